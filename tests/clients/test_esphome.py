@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,6 +75,7 @@ hushmote:
   takes_part: {{name: Takes part}}
   provision: {{name: Provision}}
   last_report: {{name: Last}}
+  show: {{name: Show}}
   yes_button: held
   delay: 0s
 """
@@ -134,6 +137,18 @@ def collect_messages(broker: MosquittoBroker) -> Iterator[list[tuple[str, int, b
         client.loop_stop()
 
 
+def last_number(device: Device) -> int:
+    return int(device.last("Last").split()[1].rstrip(":"))
+
+
+def exported(device: Device) -> dict[str, Any]:
+    """Return the JSON that the button "show" logs in pieces, or {} if not all of it has been logged."""
+    text = "".join(re.findall(r"JSON: ([^\n\x1b]*)", device.log()))
+    with contextlib.suppress(json.JSONDecodeError):
+        return json.loads(text)
+    return {}
+
+
 def make_ledger(device: Device) -> None:
     """Press the button in Home Assistant while the board's button is held."""
     device.turn("Hold", True)
@@ -185,7 +200,16 @@ def test_host_firmware_reports_after_opt_in_until_budget_ends(tmp_path: Path):
                 device.wait_for_states("Room", 3)
                 assert "Reports may contain the firmware unprotected: 2.4.0" in device.log()
                 assert "the door was read" in device.log()
-                assert device.last("Last").endswith(f" {REPORTS}")
+                name, number, words = device.last("Last").split(" ", 2)
+                assert (number, words[:5]) == (f"{REPORTS}:", "code ")
+                assert f"Report {REPORTS} of {name}: {words}" in device.log()
+                device.press("Show")
+                until(lambda: exported(device), device.log)
+                assert "room_temp: one of " in device.log()
+                assert "Sent or waiting: " in device.log()
+                state = exported(device)
+                lines = {line["reports"] for line in state["experiments"].values()}
+                assert (state["consent"], lines, len(state["last"])) == (True, {REPORTS}, 8)
                 for payload, (reading, _) in zip(experiments, READINGS.values(), strict=True):
                     experiment = Experiment.parse(payload)
                     counts = store.histogram("home", experiment.digest)
@@ -259,11 +283,11 @@ def test_only_button_opts_in_and_opt_out_drops_unsent_reports(tmp_path: Path):
             broker.terminate()
             device.turn("Mark", True)
             device.wait("Mark", True)  # all states that were made earlier have now arrived
-            before = int(device.last("Last").split()[1])
-            device.wait("Last", f"room_temp {before + 1}")  # made while the broker is down
+            before = last_number(device)
+            until(lambda: last_number(device) == before + 1, device.log)  # made while the broker is down
             device.turn("Takes part", False)
             device.wait("Takes part", False)
-            dropped = int(device.last("Last").split()[1])
+            dropped = last_number(device)
             broker.start()
             device.turn("Takes part", True)
             device.wait_for_states("Room", 3)

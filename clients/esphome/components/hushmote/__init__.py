@@ -62,6 +62,7 @@ CONF_POLICY = "policy"
 CONF_PROVISION = "provision"
 CONF_READING = "reading"
 CONF_RULES = "rules"
+CONF_SHOW = "show"
 CONF_SQUARES = "squares"
 CONF_SUM = "sum"
 CONF_TAKES_PART = "takes_part"
@@ -90,6 +91,7 @@ ns = cg.esphome_ns.namespace("hushmote_client")
 Hushmote = ns.class_("Hushmote", cg.Component)
 TakesPart = ns.class_("TakesPart", switch.Switch)
 Provision = ns.class_("Provision", button.Button)
+Show = ns.class_("Show", button.Button)
 
 
 def _matching(pattern, description):
@@ -292,6 +294,9 @@ CONFIG_SCHEMA = cv.All(
             cv.Optional(CONF_LAST_REPORT): text_sensor.text_sensor_schema(
                 icon="mdi:send-check", entity_category=ENTITY_CATEGORY_DIAGNOSTIC
             ),
+            cv.Optional(CONF_SHOW): button.button_schema(
+                Show, icon="mdi:text-search", entity_category=ENTITY_CATEGORY_DIAGNOSTIC
+            ),
             cv.Optional(CONF_DELAY, default="30s"): cv.All(
                 cv.positive_time_period_milliseconds, cv.Range(max=cv.TimePeriod(seconds=16_000))
             ),
@@ -383,6 +388,18 @@ def _compile_identity(var, identity):
     cg.add(var.set_omitted(identity[CONF_OMIT_STATUS], identity[CONF_OMIT_WILL]))
 
 
+async def _compile_experiment(var, experiment):
+    cg.add(var.add_experiment(experiment[CONF_NAME], experiment[CONF_INTERVAL]))
+    for reading in experiment[CONF_READING]:
+        cg.add(var.add_reading(await cg.get_variable(reading)))
+    if CONF_BUDGET_LEFT in experiment:
+        cg.add(var.set_budget_left(await sensor.new_sensor(experiment[CONF_BUDGET_LEFT])))
+    if CONF_GROUP in experiment:
+        cg.add(var.set_group(await cg.get_variable(experiment[CONF_GROUP])))
+    if CONF_ON_READING in experiment:
+        await automation.build_automation(var.on_reading(), [], experiment[CONF_ON_READING])
+
+
 async def to_code(config):
     """Generate the C++ code for the component's configuration."""
     copy_client()
@@ -411,20 +428,15 @@ async def to_code(config):
         _compile_identity(var, identity_config)
     cg.add(var.set_delay(config[CONF_DELAY]))
     for experiment in config[CONF_EXPERIMENTS]:
-        cg.add(var.add_experiment(experiment[CONF_NAME], experiment[CONF_INTERVAL]))
-        for reading in experiment[CONF_READING]:
-            cg.add(var.add_reading(await cg.get_variable(reading)))
-        if CONF_BUDGET_LEFT in experiment:
-            cg.add(var.set_budget_left(await sensor.new_sensor(experiment[CONF_BUDGET_LEFT])))
-        if CONF_GROUP in experiment:
-            cg.add(var.set_group(await cg.get_variable(experiment[CONF_GROUP])))
-        if CONF_ON_READING in experiment:
-            await automation.build_automation(var.on_reading(), [], experiment[CONF_ON_READING])
+        await _compile_experiment(var, experiment)
     takes_part = await switch.new_switch(config[CONF_TAKES_PART])
     cg.add(takes_part.set_parent(var))
     cg.add(var.set_takes_part(takes_part))
     provision = await button.new_button(config[CONF_PROVISION])
     cg.add(provision.set_parent(var))
+    if CONF_SHOW in config:
+        show = await button.new_button(config[CONF_SHOW])
+        cg.add(show.set_parent(var))
     if CONF_YES_BUTTON in config:
         cg.add(var.set_yes_button(await cg.get_variable(config[CONF_YES_BUTTON])))
     if CONF_LAST_REPORT in config:

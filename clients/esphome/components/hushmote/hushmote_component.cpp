@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include "esphome/components/network/util.h"
 #include "esphome/core/application.h"
@@ -15,6 +16,7 @@
 namespace esphome::hushmote_client {
 
 static const char *const TAG = "hushmote";
+static const size_t EXPORT_LINE = 200;
 
 #ifdef USE_HOST
 static const size_t SLOT_BYTES = sizeof(Slot::data);
@@ -283,28 +285,64 @@ static ::hushmote_reading reading_of(const Source &source) {
   return hushmote_bytes(source.text->state.data(), source.text->state.size());
 }
 
-void Hushmote::report_(Question &question) {
-  uint8_t report[HUSHMOTE_REPORT_BYTES];
-  ::hushmote_reading parts[3];
+/* Return a question's reading, and the open group's value in its period, or NULL for the policy's. */
+::hushmote_reading Hushmote::read_(const Question &question, const char **group) {
   size_t count = 0;
   for (const auto &source : question.readings)
-    parts[count++] = reading_of(source);
-  const char *group = nullptr;
+    this->parts_[count++] = reading_of(source);
+  *group = nullptr;
   if (question.group != nullptr)
-    group = question.group->has_state() ? question.group->state.c_str() : "";  // "" counts as "other"
-  int bytes = hushmote_reporter_report_as(&this->reporter_, question.name,
-                                          count == 1 ? parts[0] : hushmote_parts(parts, count), group, report);
+    *group = question.group->has_state() ? question.group->state.c_str() : "";  // "" counts as "other"
+  return count == 1 ? this->parts_[0] : hushmote_parts(this->parts_, count);
+}
+
+void Hushmote::report_(Question &question) {
+  uint8_t report[HUSHMOTE_REPORT_BYTES];
+  const char *group;
+  ::hushmote_reading reading = this->read_(question, &group);
+  int bytes = hushmote_reporter_report_as(&this->reporter_, question.name, reading, group, report);
   if (bytes < 0)
     ESP_LOGE(TAG, "%s: %s", question.name, hushmote_text(bytes));
   size_t at = &question - this->questions_.data();
   if (this->topics_[at].mistyped)
     ESP_LOGW(TAG, "%s: the experiment does not accept readings of this type", question.name);
-  if (bytes > 0 && this->last_report_ != nullptr) {
+  hushmote_remember(&this->last_, report, bytes, (uint32_t) ::time(nullptr));
+  if (bytes > 0) {
+    char words[160];
     struct ::hushmote_line line;
     hushmote_line(&this->client_, question.name, &line);
-    this->last_report_->publish_state(str_sprintf("%s %u", question.name, (unsigned) line.reports));
+    hushmote_describe(&this->client_, report, bytes, words, sizeof words);
+    ESP_LOGI(TAG, "Report %u of %s", (unsigned) line.reports, words);
+    if (this->last_report_ != nullptr)
+      this->last_report_->publish_state(
+          str_sprintf("%s %u%s", question.name, (unsigned) line.reports, words + strlen(question.name)));
   }
   question.on_reading->trigger();
+}
+
+static void append(void *context, const char *text, size_t bytes) { static_cast<std::string *>(context)->append(text, bytes); }
+
+void Hushmote::show() {
+  char text[HUSHMOTE_PREVIEW_BYTES];
+  std::string exported;
+  if (this->is_failed())  // setup() has logged the reason
+    return;
+  for (const auto &question : this->questions_) {
+    const char *group;
+    ::hushmote_reading reading = this->read_(question, &group);
+    int code = hushmote_preview(&this->client_, question.name, reading, group, text, sizeof text);
+    if (code != HUSHMOTE_OK)
+      snprintf(text, sizeof text, "%s: %s", question.name, hushmote_text(code));
+    for (char *line = strtok(text, "\n"); line != nullptr; line = strtok(nullptr, "\n"))
+      ESP_LOGI(TAG, "%s", line);
+  }
+  for (unsigned i = 0; i < this->last_.count; i++) {
+    hushmote_describe(&this->client_, this->last_.reports[i].report, this->last_.reports[i].bytes, text, sizeof text);
+    ESP_LOGI(TAG, "Sent or waiting: %s", text);
+  }
+  hushmote_export(&this->client_, &this->last_, append, &exported);
+  for (size_t at = 0; at < exported.size(); at += EXPORT_LINE)  // the logger cuts long lines
+    ESP_LOGI(TAG, "JSON: %s", exported.substr(at, EXPORT_LINE).c_str());
 }
 
 /* If someone holds the button, toggle the consent. */
@@ -396,5 +434,6 @@ void Hushmote::dump_config() {
 
 void TakesPart::write_state(bool state) { this->parent_->set_consent(state, false); }
 void Provision::press_action() { this->parent_->provision(); }
+void Show::press_action() { this->parent_->show(); }
 
 }  // namespace esphome::hushmote_client

@@ -20,6 +20,7 @@
 #include "hushmote_button.h"
 #include "hushmote_identity.h"
 #include "hushmote_port.h"
+#include "hushmote_preview.h"
 
 extern "C" {
 #ifdef USE_HOST
@@ -82,6 +83,15 @@ class Provision : public button::Button {
   Hushmote *parent_{nullptr};
 };
 
+class Show : public button::Button {
+ public:
+  void set_parent(Hushmote *parent) { this->parent_ = parent; }
+
+ protected:
+  void press_action() override;
+  Hushmote *parent_{nullptr};
+};
+
 class Hushmote : public Component {
  public:
   void set_policy(const ::hushmote_policy *policy, uint8_t unsent_max);
@@ -121,9 +131,12 @@ class Hushmote : public Component {
   uint32_t sent() const { return this->reporter_.sent; }
   /* Store an opt-in or opt-out. at_board: given at the board, not over the network. */
   void set_consent(bool yes, bool at_board);
+  /* Log what each experiment's next report would contain, the last reports, and both as JSON. */
+  void show();
 
  protected:
   bool begin_();
+  ::hushmote_reading read_(const Question &question, const char **group);
   void report_(Question &question);
   void poll_button_();
   void publish_();
@@ -142,6 +155,8 @@ class Hushmote : public Component {
   ::hushmote_port port_{};
   ::hushmote client_{};
   ::hushmote_reporter reporter_{};
+  ::hushmote_last last_{};
+  ::hushmote_reading parts_[3]{};  // of the reading that read_() returned
   Link link_{};
 #ifdef USE_HOST
   std::map<uint32_t, ESPPreferenceObject> preferences_;

@@ -370,7 +370,7 @@ class Reporter(base.BaseReporter):
             value = getattr(mqtt, name, None)
             if isinstance(value, str):
                 setattr(mqtt, name, value.encode())
-        if getattr(mqtt, "user", None) and mqtt.pswd is None:
+        if getattr(mqtt, "user", None) and getattr(mqtt, "pswd", b"") is None:
             mqtt.pswd = b""  # umqtt.simple always sends a password with a user
         mqtt.set_callback(self._take)
         mqtt.keepalive = self._keepalive_s

@@ -10,6 +10,8 @@
 anew or is set, by more than a year, the time in between counts as none.
 """
 
+# pyright: reportAttributeAccessIssue=false
+
 import gc
 import json
 import sys
@@ -26,11 +28,6 @@ _YEAR = const(31_536_000)
 _FULL = const(95)  # percent from which a battery is full, and to which it is used up
 _EMPTY = const(10)
 _TIMES = ("start", "crash", "ack", "newer", "full")  # what `state` stores as a time
-READS = (
-    *("crashed", "restart", "uptime", "boot_time", "unreachable", "signal", "heap_low"),
-    *("chip", "update", "days_behind", "battery_life"),
-)
-"""The standard questions that Health.read() answers."""
 _CHIPS = ("esp32-s2", "esp32-s3", "esp32-c3", "esp32-c6", "esp32", "rp2040", "rp2350")
 
 

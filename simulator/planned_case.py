@@ -2,18 +2,17 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ..planning.devices import Z, check_sizes
-from ..planning.expected_error import Design, MeanPopulation, Places, Question, question_places
+from ..planning.expected_error import MeanPopulation, Places, Question, question_places
+from ..planning.question_set import set_question
 from ..planning.sentences import describe_question
 from ..server.arrays import Floats
 from ..server.estimate.estimate import Estimates
 from ..server.experiments.definition import Definition
 from ..server.experiments.planned_case import PlannedCase
-from ..server.mechanisms.choice import Choice
 from .calls import expected_reports
 from .population import Population, weighted
 
@@ -107,20 +106,9 @@ def case_of(definition: Definition) -> PlannedFleet | None:
     planned = definition.planned
     if planned is None:
         return None
-    share, spread = (None if x is None else float(x) for x in (planned.share, planned.spread))
-    values = definition.domain - definition.missing
-    missing = float(planned.missing or 0) if definition.missing else None
-    question = Question(planned.of, share, planned.width, planned.ranges, spread, missing)
-    check_sizes(question, planned.devices, values)
-    experiment = definition.experiment()
-    fields = definition.mechanism_fields()
-    choice = Choice(fields.pop("mechanism"), tuple((k, _frozen(v)) for k, v in fields.items()), 0.0)
-    design = Design(values, experiment.epsilon, choice, missing)
-    return PlannedFleet(definition, planned, question, question_places(design, question))
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+    asked = set_question(definition)
+    check_sizes(asked.question, planned.devices, asked.design.domain)
+    return PlannedFleet(definition, planned, asked.question, question_places(asked.design, asked.question))
 
 
 def _root_mean_square(values: Floats) -> float:

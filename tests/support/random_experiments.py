@@ -40,11 +40,16 @@ OTHERS: tuple[Any, ...] = (
     *([[0], [0, 1]], [[1], [0]], [[0], []], [[0], 1], [[0, 0]], [[0], [1], [0, 1], [0]], "hour", "all"),
     *("bool", "choice", "number", "text", "pair", "rr", "grr", "olh", "hh", "pgr", "sw", "prefix"),
     *("views", "unlimited", "squares", "count", "sum", make_vectors.nested(60)),
+    *(["Österreich", "日本"], ["ä" * 32, "👩‍🚀"], ["ä" * 33, "b"], ["e\u0301", "é"], "ä" * 16, "ä" * 17),
+    *(["\u202ea", "b"], ["a\u200f", "b"], ["\ufeffa", "b"], ["\ufffd", "b"], ["\x85", "b"]),
+    ["\U0010ffff", "\u2027", "\u206a"],
 )
 PIECES = (
     *(b'"', b",", b":", b"{", b"}", b"[", b"]", b" ", b"-", b"0", b"00", b"-0", b"1", b".", b".0", b"e"),
     *(b"e1", b"E+2", b"true", b"null", b"nul", b"NaN", b"-Infinity", b"{}", b"[]", b'""', b'"e":'),
-    *(b'"a",', b"\\", b"\\u0061", b"\t", b"\x00", b"\x7f", b"\xc3\xa9", b'"every":NaN,', b'"every":1e5,'),
+    *(b'"a",', b"\\", b"\\u0061", b"\t", b"\x00", b"\x7f", b'"every":NaN,', b'"every":1e5,'),
+    *(b"\xc3\xa9", b"\xc3", b"\xa9", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\xaf", b"\xe2\x80\xae"),
+    b"\xf0\x9f\x8f\xa0",
     b'"every":[{"a":[1,-2.5e-3]}],',
 )
 
@@ -158,11 +163,11 @@ def candidates(rng: np.random.Generator, count: int) -> list[bytes]:
         for _ in range(int(rng.integers(1, 3)) if kind >= 2 else 0):
             fields = mutate(fields, rng)
         between = choose(rng, ((",", ":"), (", ", ": "), ("  ,", " :  ")))
-        payload = json.dumps(fields, separators=between).encode()
+        payload = json.dumps(fields, separators=between, ensure_ascii=bool(rng.integers(8) == 0)).encode()
         if rng.integers(4) == 0:  # an earlier field, which a later one with the same name may override
             other = choose(rng, FIELDS)
-            earlier = json.dumps({other: change(1, rng)}, separators=between).encode()[1:-1]
-            payload = b"{" + earlier + between[0].encode() + payload[1:]
+            earlier = json.dumps({other: change(1, rng)}, separators=between, ensure_ascii=False)
+            payload = b"{" + earlier[1:-1].encode() + between[0].encode() + payload[1:]
         if kind < 2:
             payload = (respell, damage)[kind](payload, rng)
         payloads.append(payload)

@@ -74,26 +74,23 @@ def identity_record(settings: DeviceSettings) -> bytes:
     byte, which its length includes. Numbers are big-endian; a missing field is empty or, for a key, absent.
 
     Raises:
-        ProvisionError: If it does not fit into a page, or a text contains a zero byte.
+        ProvisionError: If it does not fit into a page.
     """
     flags = (not settings.mqtt_status) | (not settings.mqtt_last_will) << 1 | settings.consent_given << 2
     texts = {
-        1: ("fleet", settings.fleet),
-        2: ("device_id", settings.device_id),
-        5: ("mqtt_host", settings.mqtt_host),
-        7: ("mqtt_prefix", settings.mqtt_prefix),
-        8: ("mqtt_user", settings.mqtt_user),
-        9: ("mqtt_password", settings.mqtt_password),
-        10: ("mqtt_ca", _pem("CERTIFICATE", settings.mqtt_ca)),
-        11: ("mqtt_cert", _pem("CERTIFICATE", settings.mqtt_cert)),
-        12: ("mqtt_key", _pem("EC PRIVATE KEY", settings.mqtt_key)),
-        14: ("wifi_ssid", settings.wifi_ssid),
-        15: ("wifi_password", settings.wifi_password),
+        1: settings.fleet,
+        2: settings.device_id,
+        5: settings.mqtt_host,
+        7: settings.mqtt_prefix,
+        8: settings.mqtt_user,
+        9: settings.mqtt_password,
+        10: _pem("CERTIFICATE", settings.mqtt_ca),
+        11: _pem("CERTIFICATE", settings.mqtt_cert),
+        12: _pem("EC PRIVATE KEY", settings.mqtt_key),
+        14: settings.wifi_ssid,
+        15: settings.wifi_password,
     }
-    for name, text in texts.values():
-        if text and "\0" in text:
-            raise ProvisionError(f"{name} contains a zero byte, which C cannot have in a text")
-    values = {tag: text.encode() + b"\0" for tag, (_, text) in texts.items() if text}
+    values = {tag: text.encode() + b"\0" for tag, text in texts.items() if text}
     values |= {6: settings.mqtt_port.to_bytes(2, "big"), 13: bytes([flags])}
     values |= {3: bytes.fromhex(settings.key or ""), 4: bytes.fromhex(settings.announce_key or "")}
     values = {tag: value for tag, value in sorted(values.items()) if value}

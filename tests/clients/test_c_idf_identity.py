@@ -25,15 +25,16 @@ from hushmote.fleet.provisioning.settings import DeviceSettings
 pytestmark = needs_gcc
 ITEM = ("hushmote", "identity")
 KEYS = bytes(range(32)).hex(), bytes(range(64)).hex()
-LARGE = DeviceSettings("home", "d-1", *KEYS, mqtt_host="broker", mqtt_user="d-1", mqtt_password="p" * 3800)
+LARGE = DeviceSettings("home", "d-1", *KEYS, mqtt_host="broker", mqtt_ca="MIIB" * 944, mqtt_password="p" * 9)
 # What nvs_partition_gen 0.3.0 makes of nvs_csv(LARGE) with a size of 0x3000: a blob in two pages.
 IMAGE = zlib.decompress(
     base64.b64decode(
-        "eNrt17svg2EUBvDzfv3aqkuLorRFaWldiqpLXdpKRVIJMWCySb+kTVOVKolBYrBYLcQiYTMRaeKyMJgMYugg/QtcRolExKuCSCrK"
-        "Knl+6znPOfPzzDmntBf+3Yr9+Gg3uydijJ+7953B+blgJBqX6AP7uMF8S2S5EVOhgDQTD8UXP+fLGs6NZw+r/slx/+jYxBAxTfj+"
-        "Ult/crq5mDwd8QyT93Fj785cdzF4mPAaRGviQM9IHoxGJBJIDNgdJCMTMUEmyhXKHFVuXn6BWlNYVKwtKS3TlVfoDcbKqmqRBn5b"
-        "MdXUmi119VZbQ2NTs72ltc3R7uzo7Op29fT29bs9Xjkpp2PRsBQjBQnKqZz33yr19SwAAAAAAADAv/HW+9kP/X/Hv+W65dkxn8C2"
-        "1xzqzH6vI84XUlfJ7x+pgBh95f2M23TPgcz8uobSPZ8DAAAAAAAAAAAAAAAAAADAH7wCRWeCSg=="
+        "eNrt18srRGEcxvHfOzNnhmEc9/tl3K/jfhl3hsM5hGKUstOcGjRGDLFQbht71haykZSVKEspNvwBFhZINlaUJq9LlAgLbPR8"
+        "6mzOOX173+Xj5ZzTo3v+0bxlZ3vta3fEGN+r3ixyjo06XW6PSi/YS4PZpkg7uRHX71CHPP2eydfv0yLnlwLty91dcluHXSIm"
+        "HjgCVhOul1pntcu1p9u3C1cXXvno8HxmzrtujdCfuXoYCU63SyUN6RyWAtKSmZhGqxP0Bh9fo5+/KUAMDAoOCQ0Lj4iMio6J"
+        "jYtP0FHdd7+YE5OSU1LT0jMys7JzLLl5+QWFRcUlpWXW8orKquqaWoEMfSPuQXWE9KQx9PqScfgVGcVCyxOb1Ky0mxukTrvS"
+        "pDTU26Xnt8Y2RbH95EEAAQQQQAABBBBAAAEEEEAAgd8KPO1+9sn+X5GXrWt3/EvMJrCT4wHT+30/Tpwvtqgbf3TD54EttTd+"
+        "HN1kIkZvziczbtranXh/vhuRSEMcAAAAAAAAAAAAAAAAAADgX3gAiTziIw=="
     )
 )
 STAND_INS = """

@@ -8,7 +8,7 @@ from ctypes import c_bool, c_char_p, c_uint16
 from hushmote.fleet.provisioning import authority, fleet_folder
 from hushmote.fleet.provisioning.settings import DeviceSettings
 
-HARD_TO_QUOTE = 'a "\\?? \té😀1'
+HARD_TO_QUOTE = 'a "\\??  é😀1'
 KEY_DIGITS = bytes(range(32)).hex()
 
 

@@ -27,7 +27,6 @@ from ..server.store.store import Store
 from . import days
 from .deployment import DemoError, Place, process
 from .faithful import random_ids
-from .live_demo import page_address
 from .population import Population, exponential, normal, weighted
 
 DEVICES = 200_000
@@ -153,6 +152,8 @@ def serve(place: Place, outcome: HealthDemo, on_open: Callable[[str], object]) -
     Raises:
         DemoError: If the page ends.
     """
+    from .live_demo import page_address  # needs what the page needs
+
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     options = ("page", "--store", outcome.store, "--http", page_address())
     with process(options, {}, place.folder / "page.log", "http") as (page, line):

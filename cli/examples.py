@@ -85,6 +85,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "serve": (
         "hushmote serve --master-key master.key --signing-key signing.key",
         "hushmote serve --broker fleet-home/aggregator/aggregator_1.toml",
+        "hushmote serve --notify receivers.txt",
     ),
     "door": ("hushmote door", "hushmote door --broker door.toml --http 0.0.0.0:9418 --token-file door.token"),
     "status": (
@@ -92,6 +93,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote status --follow --aggregator http://127.0.0.1:9417",
         "hushmote status --broker mqtt://me@broker.example",
     ),
+    "notify": ("hushmote notify receivers.txt", "hushmote notify --test receivers.txt"),
     "flash": (
         "hushmote flash /dev/ttyACM0 k3f9x1.settings.json",
         "hushmote flash COM3 k3f9x1.settings.json --main my_application.py",

@@ -6,6 +6,7 @@ from .errors import HushmoteError
 
 _EXTRAS = {
     "amqtt": "simulator",
+    "apprise": "notify",
     "distributed": "simulator",
     "matplotlib": "plots",
     "mpremote": "flash",

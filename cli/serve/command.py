@@ -61,6 +61,14 @@ def serve_command(  # noqa: PLR0913 - one for each option
             metavar="ended|SECONDS[,N][,home-assistant]",
         ),
     ] = None,
+    notify: Annotated[
+        Path | None,
+        typer.Option(
+            help="Send alerts to the addresses in FILE, one per line in Apprise's format. Or set "
+            "HUSHMOTE_NOTIFY to the addresses.",
+            metavar="FILE",
+        ),
+    ] = None,
 ) -> None:
     """Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.
 
@@ -85,5 +93,6 @@ def serve_command(  # noqa: PLR0913 - one for each option
             batch=batch,
             http=http,
             publish=publish,
+            notify=notify,
         )
     )

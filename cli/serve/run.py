@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from ...device.ldp_client import LDPError
+from ...fleet.alerts.notifier import Notifier
+from ...fleet.alerts.receivers import load_receivers
 from ...fleet.provisioning.master_key import load_keys
 from ...fleet.results.publication import DISCOVERY_PREFIX, Publication
 from ...fleet.results.publisher import Publisher
@@ -54,6 +56,7 @@ class ServeOptions:
     batch: list[str] | None
     http: str | None
     publish: str | None
+    notify: Path | None
 
 
 def run(options: ServeOptions) -> None:
@@ -74,8 +77,14 @@ def run(options: ServeOptions) -> None:
         publication = None if options.publish is None else _publication(options.publish, topic_prefix)
         if publication and options.retire:
             raise UsageError("--retire counts the remaining reports and exits; omit --publish")
+        if options.notify and options.retire:
+            raise UsageError("--retire counts the remaining reports and exits; omit --notify")
         endpoint = None if options.http is None else _endpoint(options.http)
         publisher = None if publication is None else Publisher(store, publication)
+        receivers = () if options.retire else load_receivers(options.notify)
+        files = {"HUSHMOTE_BROKER_CERT": connection.cert, "HUSHMOTE_BROKER_CA": connection.ca}
+        certificates = {option: Path(file) for option, file in files.items() if file}
+        notifier = Notifier(store, receivers, name, certificates) if receivers else None
         opened = stack.enter_context(Store(store, wait_for_server=True))
         if not opened.fleets():
             message = (
@@ -108,6 +117,8 @@ def run(options: ServeOptions) -> None:
             stack.enter_context(_health_endpoint(aggregator, endpoint, connection, publisher))
         if publisher is not None:
             stack.enter_context(publisher)
+        if notifier is not None:
+            stack.enter_context(notifier)
         serving.run(aggregator)
 
 

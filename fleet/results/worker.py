@@ -1,31 +1,22 @@
 """The process that computes results for an aggregator: `python -m hushmote.fleet.results.worker`.
 
-The first line of input names the store; the end of input means that the aggregator has exited. Each line of
-output is an update. Estimates take seconds of CPU time, so they run in this process and never delay the
-aggregator.
+The first line of input names the store. Each line of output is an update; worker_process says how they are
+read.
 """
 
 import datetime
-import json
-import os
-import select
-import signal
-import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...server.errors import HushmoteError
 from ...server.ingest.clock import CheckedClock
-from ...server.store.counting import ClockWrong
 from ...server.store.store import Store
-from ...server.wire.experiments import FOLDERS
 from .publication import REPUBLISH_S, Gauge, Publication
 from .snapshot import Snapshot, budgets, retained_messages, state_of, take_snapshot
+from .worker_process import POLL_S, serve_updates
 
-POLL_S = 5.0  # maximum delay before a withdrawn experiment's results are cleared
 _BUDGETS_S = 3600.0
-_NICE = 10
 
 
 @dataclass
@@ -81,35 +72,13 @@ class Watch:
 
 def main() -> None:
     """Print updates until the input ends."""
-    # The end of input ends the process, even if systemd signals the whole process group.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    os.nice(_NICE)
-    request = json.loads(sys.stdin.readline())
-    FOLDERS.extend(request["folders"])
-    publication, watch = Publication(**request["publication"]), None
-    while True:
-        try:
-            watch = watch or Watch(Store(request["store"], create=False), publication)
-            update = watch.turn(watch.clock(), time.monotonic())
-        except ClockWrong as e:  # with a wrong clock, the running window might seem to have ended
-            update = {"error": e.reason}
-        except HushmoteError as e:
-            watch, update = _close(watch), {"error": str(e)}
-        except Exception as e:
-            watch, update = (
-                _close(watch),
-                {"error": f"a bug in Hushmote, {type(e).__name__}: please report it"},
-            )
-        if update is not None:
-            print(json.dumps(update), flush=True)
-        wait_s = min(POLL_S, publication.live_s or POLL_S)
-        if select.select([sys.stdin], [], [], wait_s)[0]:
-            return
+    serve_updates(_start, lambda request: min(POLL_S, Publication(**request["publication"]).live_s or POLL_S))
 
 
-def _close(watch: Watch | None) -> None:
-    if watch is not None:
-        watch.store.close()
+def _start(request: dict[str, Any]) -> tuple[Callable[[], dict[str, Any] | None], Callable[[], None]]:
+    store = Store(request["store"], create=False)
+    watch = Watch(store, Publication(**request["publication"]))
+    return lambda: watch.turn(watch.clock(), time.monotonic()), store.close
 
 
 if __name__ == "__main__":

@@ -230,6 +230,7 @@ def find(
     unit: str | None = None,
     series: bool = False,
     period: Period | None = None,
+    comparisons: int | None = None,
 ) -> Findings:
     """Answer an experiment's questions.
 
@@ -241,6 +242,8 @@ def find(
         unit: The unit of the readings, or None for the unit in the store.
         series: Whether to include each window's value, which requires one estimate per window.
         period: The requested period, which may begin and end with windows that have no reports.
+        comparisons: The number of comparisons that share the false-alarm allowance; None for those of this
+            experiment's questions.
 
     Raises:
         UsageError: If the fleet, name or version does not exist.
@@ -256,9 +259,8 @@ def find(
         return Findings(selection.fleet, name, purpose, 0, windows, (), False, lines)
     reports = selected_windows.answering.reports if windows else 0
     questions = asks_of(newest.experiment, newest.asked.splitlines())
-    asker = _Asker(
-        selected_windows, selected, selected.unit if unit is None else unit, write, questions, series, period
-    )
+    unit = selected.unit if unit is None else unit
+    asker = _Asker(selected_windows, selected, unit, write, questions, series, period, comparisons)
     findings = tuple(asker.finding(ask) for ask in questions)
     enough = any(finding.enough for finding in findings)
     parts = [finding.sentence for finding in findings if finding.enough or not enough]
@@ -269,6 +271,20 @@ def find(
     parts += [selected_windows.left_out(write), selected_windows.days_note] if windows else []
     lines = tuple(dict.fromkeys(filter(None, parts)))
     return Findings(selection.fleet, name, purpose, reports, windows, findings, enough, lines)
+
+
+def comparisons_of(experiment: Experiment, questions: Iterable[Ask]) -> int:
+    """Return the number of series and differences that an experiment's questions compare, at least 1."""
+    total = 0
+    for ask in questions:
+        if ask.kind == "most common":
+            total += value_count(experiment)
+        elif ask.kind == "pair":
+            cases = 2 if len(ask.given) == 2 else len(_cases(experiment, ask))
+            total += cases + math.comb(cases, 2)
+        else:
+            total += 1
+    return max(total, 1)
 
 
 def change_sentences(
@@ -391,6 +407,7 @@ class _Asker:
     questions: Sequence[Ask]
     wants_series: bool
     requested_period: Period | None
+    allowed_comparisons: int | None = None
 
     @property
     def _facts(self) -> Facts:
@@ -429,16 +446,8 @@ class _Asker:
     @cached_property
     def _comparisons(self) -> int:
         """The number of series and differences that share the false-alarm allowance."""
-        total, experiment = 0, self.whole.newest.experiment
-        for ask in self.questions:
-            if ask.kind == "most common":
-                total += value_count(experiment)
-            elif ask.kind == "pair":
-                cases = 2 if len(ask.given) == 2 else len(_cases(experiment, ask))
-                total += cases + math.comb(cases, 2)
-            else:
-                total += 1
-        return max(total, 1)
+        own = comparisons_of(self.whole.newest.experiment, self.questions)
+        return own if self.allowed_comparisons is None else self.allowed_comparisons
 
     def finding(self, ask: Ask) -> Finding:
         """Return the finding for one question; if it cannot be answered, its sentence says why."""

@@ -200,6 +200,19 @@ def overview(facts: Facts, selection: Selection, shuffling: Shuffling | None = N
     return Overview(newest, *(_combined_epsilons(facts, parts, shuffling) for parts in groups))
 
 
+def of_messages(facts: Facts, fleet: str, name: str) -> TwoEpsilons | None:
+    """Return both ε values for someone to whom messages about an experiment are sent, or None without any.
+
+    Messages are about sums of ended windows, and the difference of two sums reveals a window. So they count
+    like seeing each ended window, of all devices and of each value of the open group, whichever were sent.
+    """
+    whole = Selection(name, fleet)
+    selections = [whole, *(replace(whole, group=value) for value in facts.selected(whole).group_values)]
+    windows = [by for selection in selections for by in _parts_by_window(facts, selection).items()]
+    parts = [part for window, parts in windows if has_ended(window, facts.at) for part in parts]
+    return _combined_epsilons(facts, parts, None) if parts else None
+
+
 def add_epsilons(
     facts: Facts, trends: Answers, selection: Selection, shuffling: Shuffling | None = None, by: str = ""
 ) -> Answers:

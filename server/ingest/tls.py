@@ -84,7 +84,17 @@ def first_expiry(path: Path) -> datetime.datetime:
     Raises:
         CertificateError: If the file contains no certificate.
     """
-    return min(certificate.not_valid_after_utc for certificate in _certificates(path))
+    return validity(path)[1]
+
+
+def validity(path: Path) -> tuple[datetime.datetime, datetime.datetime]:
+    """Return from when to when, UTC, the first of a PEM file's certificates to expire is valid.
+
+    Raises:
+        CertificateError: If the file contains no certificate.
+    """
+    first = min(_certificates(path), key=lambda certificate: certificate.not_valid_after_utc)
+    return first.not_valid_before_utc, first.not_valid_after_utc
 
 
 def _read(path: Path) -> bytes:

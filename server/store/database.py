@@ -381,6 +381,11 @@ def insert_release_plans(connection: Connection) -> Any:
     return _insert(connection, schema.release_plan).on_conflict_do_nothing()
 
 
+def insert_new(connection: Connection, table: Table) -> Any:
+    """Return an INSERT into a table; an existing row is kept."""
+    return _insert(connection, table).on_conflict_do_nothing()
+
+
 def _set_up_sqlite(connection: Any, record: Any) -> None:
     # _begin_sqlite() begins transactions, because the driver would begin them without the write lock.
     connection.isolation_level = None

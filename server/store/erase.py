@@ -368,6 +368,8 @@ def _erase_versions(
     for table in (
         schema.dedupe,
         schema.erased,
+        schema.alert,
+        schema.alert_delivery,
         *(() if name else (schema.device, schema.reject, schema.erasure, schema.release_plan)),
     ):
         connection.execute(delete(table).where(in_scope(table)))

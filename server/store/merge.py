@@ -18,7 +18,7 @@ from ..errors import HushmoteError
 from ..wire.limits import GRACE_DAYS
 from . import schema
 from .counting import add_interruptions
-from .database import insert_devices, insert_erased, insert_release_plans
+from .database import insert_devices, insert_erased, insert_new, insert_release_plans
 from .number_set import NumberSet
 from .rows import Rows, has_reports
 from .store import Store, Version, VersionRefused, check_total
@@ -182,6 +182,7 @@ class _Merge:
         self._add_rejects()
         self._add_interruptions()
         self._add_release_plans()
+        self._add_alerts()
 
     def _add_fleets(self) -> None:
         table = schema.fleet
@@ -201,6 +202,7 @@ class _Merge:
                         f"{words[row[kind]]} in {self._source.where}: {advice}"
                     )
             values = {"serial": max(existing["serial"], row["serial"])}
+            values |= {"comparisons": max(existing["comparisons"], row["comparisons"])}
             values |= {"master_check": existing["master_check"] or row["master_check"]}
             self._target.execute(update(table).where(table.c.name == name).values(**values))
 
@@ -356,6 +358,12 @@ class _Merge:
         rows = [dict(row) for row in self._connection.execute(select(schema.release_plan)).mappings()]
         if rows:
             self._target.execute(insert_release_plans(self._target), rows)
+
+    def _add_alerts(self) -> None:
+        """Add the events that the source knows; only its own aggregators know whom to send them to."""
+        rows = [dict(row) for row in self._connection.execute(select(schema.alert)).mappings()]
+        if rows:
+            self._target.execute(insert_new(self._target, schema.alert), rows)
 
 
 def _decode(text: str, beyond: bytes | None, accepted: int) -> NumberSet:

@@ -9,7 +9,7 @@ No column links a device to a code, a group, a value, an address or a time: `ded
 import sqlalchemy as sa
 from sqlalchemy import event
 
-VERSION = 12
+VERSION = 13
 BASELINE = 5
 """The oldest version that can be upgraded; earlier ones were never released."""
 
@@ -27,6 +27,7 @@ fleet = sa.Table(
     sa.Column(
         "master_check", sa.String(16)
     ),  # check value of its master key, see wire.keys; null: no key has been used yet
+    sa.Column("comparisons", sa.Integer, nullable=False, server_default="0"),  # most that alerts have made
 )
 
 # Devices named by an operator: allowed (on the fleet's allow-list) or permanently revoked.
@@ -183,5 +184,42 @@ release_plan = sa.Table(
     sa.Column("group_name", sa.String(32), primary_key=True),  # of the open group: firmware
     sa.Column("version", sa.String(32), primary_key=True),  # the group's value that is judged: 2.4.0
     sa.Column("plan", sa.Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# The events that people are told about, so that each is sent once, however often an aggregator restarts and
+# however many there are. Events of one subject, such as a question, are numbered from 1.
+alert = sa.Table(
+    "alert",
+    metadata,
+    sa.Column("subject", sa.String(64), primary_key=True),  # a hash
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column(
+        "kind", sa.String(16), nullable=False
+    ),  # change, release, silence, budget, certificate, clock, start
+    sa.Column("direction", sa.String(16), nullable=False),  # up, down; stop, proceed; begin, end; or empty
+    sa.Column("fleet", sa.String(32), nullable=False),  # empty: about the whole store
+    sa.Column("experiment", sa.String(32), nullable=False),  # empty: about the whole fleet
+    sa.Column("first_day", sa.String(10), nullable=False),  # of the days on which it may have happened
+    sa.Column("last_day", sa.String(10), nullable=False),
+    sa.Column("at", sa.BigInteger, nullable=False),  # when it was noticed, unix seconds
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# An alert on its way to one receiver. Whoever sends it claims it first, until a time after which another may.
+alert_delivery = sa.Table(
+    "alert_delivery",
+    metadata,
+    sa.Column("subject", sa.String(64), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("receiver", sa.String(16), primary_key=True),  # a hash of its address without passwords
+    sa.Column("fleet", sa.String(32), nullable=False),
+    sa.Column("experiment", sa.String(32), nullable=False),
+    sa.Column("state", sa.String(8), nullable=False),  # waiting, sent, given up
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("due", sa.BigInteger, nullable=False),  # the next attempt, or the end of a claim; unix seconds
+    sa.Column("sent_at", sa.BigInteger),
     sqlite_with_rowid=False,
 )

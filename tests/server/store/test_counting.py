@@ -108,10 +108,12 @@ class TestInterruptedDays:
 
     def test_older_store_cannot_be_read_before_its_upgrade(self, store, store_url):
         with store.writing() as connection:
-            for table in ("interruption", "counting", "erasure", "rewrite", "release_plan", "histogram"):
+            tables = "interruption", "counting", "erasure", "rewrite", "release_plan", "histogram"
+            for table in (*tables, "alert", "alert_delivery"):
                 connection.exec_driver_sql(f"DROP TABLE {table}")
             for column in ("signatures", "worse", "day", "week"):
                 connection.exec_driver_sql(f"ALTER TABLE experiment DROP COLUMN {column}")
+            connection.exec_driver_sql("ALTER TABLE fleet DROP COLUMN comparisons")
             connection.exec_driver_sql(
                 'CREATE TABLE histogram (experiment INTEGER NOT NULL, "window" VARCHAR(13) NOT NULL, '
                 'code INTEGER NOT NULL, count BIGINT NOT NULL, PRIMARY KEY (experiment, "window", code))'

@@ -1,0 +1,1 @@
+"""Tells people about changes, releases, silence and operations, once each, through Apprise."""

@@ -1,0 +1,57 @@
+"""Alerts for a running aggregator, sent by a separate process."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+from ..results.publication import Gauge, Scrape
+from ..results.worker_process import WorkerProcess
+from .receivers import Receiver
+
+_STOP_S = 4.0
+
+
+class Notifier(WorkerProcess):
+    """Sends a store's alerts from a separate process; a context manager.
+
+    Args:
+        store: The store's URL.
+        receivers: The receivers.
+        client: The name of the aggregator, for messages about its clock.
+        certificates: The certificate files, by the setting that names each.
+
+    Attributes:
+        findings: The gauges for a scrape.
+    """
+
+    def __init__(
+        self,
+        store: str,
+        receivers: Sequence[Receiver],
+        client: str = "",
+        certificates: Mapping[str, Path] | None = None,
+    ) -> None:
+        paths = {option: str(path) for option, path in (certificates or {}).items()}
+        request = {"store": store, "receivers": [astuple(each) for each in receivers], "client": client}
+        super().__init__("hushmote.fleet.alerts.worker", request | {"certificates": paths}, "sending alerts")
+        self.findings = Scrape()
+
+    def stop(self, process: subprocess.Popen[str]) -> None:
+        """End the process once it has recorded the message that it is sending."""
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_S)
+        process.kill()
+
+    def take(self, update: Mapping[str, Any]) -> None:
+        self.findings = Scrape([Gauge(*gauge) for gauge in update["gauges"]], update["at"])
+
+    def fail(self) -> None:
+        self.findings = self.findings._replace(failing=True)

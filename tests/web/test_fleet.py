@@ -17,6 +17,7 @@ from running_aggregator import running
 from time_of_day import WRONG_CLOCKS, away_from_midnight, set_times
 
 from hushmote.server.answers.finding import Finding, find, reports_a_day
+from hushmote.server.answers.headline import Headline, headline, spark
 from hushmote.server.answers.query import Facts, Selection
 from hushmote.server.answers.rows import TrendRow
 from hushmote.server.ingest import pipeline
@@ -28,7 +29,6 @@ from hushmote.server.store.store import Store
 from hushmote.server.wire import topics
 from hushmote.simulator.broker import MosquittoBroker
 from hushmote.web.reader import Reader
-from hushmote.web.tile import Headline, headline, spark
 
 TEMP = experiment()
 EVIL = experiment(name="evil", mechanism="rr", type="bool", bins=None, low=None, high=None)

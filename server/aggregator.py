@@ -109,12 +109,13 @@ class Aggregator:
         on_commit: Called after each commit, with its messages and seconds.
         retained_messages: Returns additional payloads to retain at the broker, by topic, where an empty
             payload clears a topic; it must return the same object as long as nothing has changed.
+        take_events: Returns messages to publish once without retaining them, each topic with its payload.
         clear_options: The options with which `hushmote experiment clear` reaches the broker, for log lines.
         again_s: The number of seconds after which everything is published again, because a NATS server that
             is starting may miss it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - most are optional
         self,
         store: Store,
         broker: BrokerAddress | NatsAddress = _HERE,
@@ -124,6 +125,7 @@ class Aggregator:
         on_ready: Callable[[], object] | None = None,
         on_commit: Callable[[int, float], object] | None = None,
         retained_messages: Callable[[], Mapping[str, bytes]] | None = None,
+        take_events: Callable[[], Sequence[tuple[str, bytes]]] = tuple,
         clear_options: str = "",
         again_s: float = 600.0,
     ) -> None:
@@ -173,7 +175,7 @@ class Aggregator:
         self._announcer = Announcer(self._fleets, self._status, self._clock, clear_options)
         self._retention = Retention(store, self._status, self._clock.steady_time)
         self._erasures = QueuedErasures(store, self._status, counting.fleet_keys, counting.fleets)
-        self._outbox = None if retained_messages is None else Outbox(retained_messages)
+        self._outbox = None if retained_messages is None else Outbox(retained_messages, take_events)
         self._connection: ReportConnection | None = None
         self._loop_turned_at = time.monotonic()
         self._oldest_uncommitted_at: float | None = None

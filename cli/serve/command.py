@@ -69,6 +69,13 @@ def serve_command(  # noqa: PLR0913 - one for each option
             metavar="FILE",
         ),
     ] = None,
+    weekly: Annotated[
+        str | None,
+        typer.Option(
+            help="Also send the receivers of alerts a summary each week on this day, at 8:00 local time.",
+            metavar="WEEKDAY",
+        ),
+    ] = None,
 ) -> None:
     """Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.
 
@@ -94,5 +101,6 @@ def serve_command(  # noqa: PLR0913 - one for each option
             http=http,
             publish=publish,
             notify=notify,
+            weekly=weekly,
         )
     )

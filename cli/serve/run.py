@@ -7,7 +7,7 @@ import logging
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,6 +26,7 @@ from ...server.extras import require
 from ...server.ingest.broker_url import BrokerAddress, NatsAddress
 from ...server.ingest.pacing import BATCH_S
 from ...server.ingest.status import health_problem
+from ...server.local_days import WEEKDAYS
 from ...server.service import process as serving
 from ...server.store.database import parse_url
 from ...server.store.store import Store
@@ -57,6 +58,7 @@ class ServeOptions:
     http: str | None
     publish: str | None
     notify: Path | None
+    weekly: str | None
 
 
 def run(options: ServeOptions) -> None:
@@ -82,9 +84,13 @@ def run(options: ServeOptions) -> None:
         endpoint = None if options.http is None else _endpoint(options.http)
         publisher = None if publication is None else Publisher(store, publication)
         receivers = () if options.retire else load_receivers(options.notify)
+        if options.weekly is not None:
+            _check_weekly(options.weekly, receivers)
         files = {"HUSHMOTE_BROKER_CERT": connection.cert, "HUSHMOTE_BROKER_CA": connection.ca}
         certificates = {option: Path(file) for option, file in files.items() if file}
-        notifier = Notifier(store, receivers, name, certificates) if receivers else None
+        notifier = (
+            Notifier(store, receivers, name, certificates, publication, options.weekly) if receivers else None
+        )
         opened = stack.enter_context(Store(store, wait_for_server=True))
         if not opened.fleets():
             message = (
@@ -111,15 +117,42 @@ def run(options: ServeOptions) -> None:
             on_ready=serving.announce_ready,
             on_commit=None if metrics is None else metrics.note_commit,
             clear_options=_clear_options(options),
-            retained_messages=None if publisher is None else lambda: publisher.retained,
+            retained_messages=_retained_messages(publisher, notifier),
+            take_events=tuple if notifier is None else notifier.take_events,
         )
         if endpoint is not None:
-            stack.enter_context(_health_endpoint(aggregator, endpoint, connection, publisher))
+            stack.enter_context(_health_endpoint(aggregator, endpoint, connection, publisher, notifier))
         if publisher is not None:
             stack.enter_context(publisher)
         if notifier is not None:
             stack.enter_context(notifier)
         serving.run(aggregator)
+
+
+def _check_weekly(weekday: str, receivers: Sequence[object]) -> None:
+    if weekday not in WEEKDAYS:
+        raise UsageError(f"--weekly must be a day of the week, such as monday, not {weekday}")
+    if not receivers:
+        raise UsageError("--weekly needs receivers: give their file with --notify")
+
+
+def _retained_messages(
+    publisher: Publisher | None, notifier: Notifier | None
+) -> Callable[[], Mapping[str, bytes]] | None:
+    """Return what an aggregator retains: results, and alerts for Home Assistant."""
+    if publisher is None:
+        return None  # without --publish nothing is announced for Home Assistant
+    if notifier is None:
+        return lambda: publisher.retained
+    last: list[Mapping[str, bytes]] = [{}, {}, {}]
+
+    def messages() -> Mapping[str, bytes]:
+        parts = publisher.retained, notifier.retained
+        if any(new is not old for new, old in zip(parts, last, strict=False)):
+            last[:] = [*parts, {**parts[0], **parts[1]}]
+        return last[2]
+
+    return messages
 
 
 def _clear_options(options: ServeOptions) -> str:
@@ -146,8 +179,9 @@ def _health_endpoint(
     endpoint: tuple[tuple[str, int], Metrics],
     connection: Connection,
     publisher: Publisher | None,
+    notifier: Notifier | None,
 ) -> contextlib.AbstractContextManager[Any]:
-    """Return an aggregator's HTTP endpoint: health, counters, certificates and published results."""
+    """Return an aggregator's HTTP endpoint: health, counters, certificates, results and alerts."""
     from ...fleet.results.gauges import Gauges
     from ...server.service.http_endpoint import Endpoint
     from ...server.service.metrics import CertificateEnds
@@ -157,6 +191,8 @@ def _health_endpoint(
     metrics.add(CertificateEnds({key: Path(file) if file else None for key, file in files.items()}))
     if publisher is not None:
         metrics.add(Gauges(lambda: publisher.findings))
+    if notifier is not None:
+        metrics.add(Gauges(lambda: notifier.findings, "alerts"))
     return Endpoint(
         *where,
         metrics.text,

@@ -164,7 +164,7 @@ def reporting(facts: Facts, fleet: str) -> Iterator[Reporting]:
 def _silence(facts: Facts, fleet: str, name: str, seen: Arrivals) -> Alert:
     today, expected = facts.at.date(), ENGLISH.number(seen.missing, 0)
     text = (
-        f"No report to {name} of fleet {fleet} has been counted since {seen.last:%d %b %Y %H:%M} UTC, "
+        f"No report to {name} of fleet {fleet} has been counted since {_time(seen.last)}, "
         f"although about {expected} were expected. Check whether devices reach the broker, whether the "
         "aggregator does (`hushmote status`), and whether reports are rejected."
     )
@@ -196,9 +196,7 @@ def budget_alerts(fleet: str, lines: Sequence[Remaining], today: datetime.date) 
         elif share <= _HALF or (line.half is not None and line.half <= today + _BUDGET_AHEAD):
             days = [(line.half, "half of them"), (line.dry, "all but 5%")]
             ahead = [
-                f"{who} will have no reports left on {day:%d %b %Y}"
-                for day, who in days
-                if day and day > today
+                f"{who} will have no reports left on {_date(day)}" for day, who in days if day and day > today
             ]
             rate = f" At the rate of the last 7 days, {' and '.join(ahead)}." if ahead else ""
             level, text = "low", f"{able}.{rate}"
@@ -231,13 +229,13 @@ def certificate_alert(option: str, path: Path, at: datetime.datetime) -> Alert |
     reached = [days for days, limit in zip(_CERTIFICATE_DAYS, limits, strict=True) if end - at <= limit]
     if not reached:
         return None
-    when = f"expires on {end:%d %b %Y %H:%M} UTC" if end > at else f"expired on {end:%d %b %Y %H:%M} UTC"
+    when = f"{'expires' if end > at else 'expired'} on {_date(end)}"
     text = (
         f"The certificate in {path} ({option}) {when}. After that, the broker refuses this aggregator and "
         "queues the reports. Create a new one with `hushmote provision`, and restart the aggregator."
     )
     level = str(reached[-1])
-    return Alert("certificate", (option, end.isoformat(), level), f"A certificate {when[:-10]}", text, *_EVER)
+    return Alert("certificate", (option, end.isoformat(), level), f"A certificate {when}", text, *_EVER)
 
 
 def clock_alert(reason: str, client: str, at: datetime.date) -> Alert:
@@ -281,3 +279,11 @@ def started(fleets: Sequence[str], comparisons: int, old: int, at: datetime.date
         f"alert about a change; {counted(comparisons, 'comparison')} share that allowance."
     )
     return Alert("start", (), "Alerts are on", text, at, at)
+
+
+def _date(day: datetime.date) -> str:
+    return f"{day.day} {day:%b %Y}"
+
+
+def _time(at: datetime.datetime) -> str:
+    return f"{_date(at)} {at:%H:%M} UTC"

@@ -46,6 +46,7 @@ class Delivery:
     title: str
     text: str
     attempts: int
+    fleet: str
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,9 @@ class AlertOutbox:
             if not claimed.rowcount:  # another aggregator was faster
                 return None
             attempts = row.attempts + 1
-        return Delivery(row.subject, row.number, row.receiver, row.kind, row.title, row.text, attempts)
+        return Delivery(
+            row.subject, row.number, row.receiver, row.kind, row.title, row.text, attempts, row.fleet
+        )
 
     def note_sent(self, delivery: Delivery) -> None:
         """Record that a message has arrived."""

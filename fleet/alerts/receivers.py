@@ -125,7 +125,8 @@ class _Reasons(logging.Handler):
 def _read(path: Path | None, environ: Mapping[str, str]) -> tuple[str | None, str]:
     """Return the text with the addresses, and its name for messages."""
     if path is None:
-        return environ.get(ENVIRONMENT_VARIABLE) or None, ENVIRONMENT_VARIABLE
+        # An address has no spaces, and a service manager's settings have no line breaks.
+        return "\n".join(environ.get(ENVIRONMENT_VARIABLE, "").split()) or None, ENVIRONMENT_VARIABLE
     try:
         with open(path, encoding="utf-8") as f:
             mode = os.fstat(f.fileno()).st_mode

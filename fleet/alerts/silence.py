@@ -1,8 +1,8 @@
 """Decide whether an experiment has fallen silent: no report although at least MIN_EXPECTED were expected.
 
 A window of arrival, an hour or a day, is expected to bring the smaller of the reports that came at the same
-hour a day and a week before, so that nights and weekends are not taken for silence. A week must therefore
-have passed since the first report. Days on which counting was interrupted are not expected to bring any.
+hour a day and a week before, so that nights and weekends are not taken for silence. Reports must therefore
+have come for a week. Days on which counting was interrupted are not expected to bring any.
 """
 
 import datetime
@@ -61,10 +61,11 @@ def arrivals(
         by_start[start] = by_start.get(start, 0) + n
     first, newest = min(by_start), max(by_start)
     missing, start = 0.0, newest + length
-    for _ in range(_MAX_WINDOWS):
+    has_history = newest + length - first >= _WEEK
+    for _ in range(_MAX_WINDOWS if has_history else 0):
         if not has_ended(start.strftime(form), at):
             break
-        if start - _WEEK >= first and start.date() not in interrupted:
+        if start.date() not in interrupted:
             missing += min(_before(by_start, start, step, newest) for step in (_DAY, _WEEK))
         start += length
     return Arrivals(newest + length, missing, at < newest + 2 * length)

@@ -8,8 +8,8 @@ CPU time and services answer slowly. Unlike the aggregator, it goes on while the
 import datetime
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from ...server.store.store import Store
 from ..results.publication import Gauge
 from ..results.snapshot import state_of
 from ..results.worker_process import serve_updates
-from . import events
+from . import events, home_assistant, weekly
 from .alert import BEGIN, KINDS, Alert
 from .outbox import AlertOutbox, Delivery, RecordedAlert
 from .receivers import Receiver, send
@@ -42,6 +42,9 @@ class AlertWatch:
         receivers: The receivers.
         client: The name of the aggregator, for messages about its clock.
         certificates: The certificate files, by the setting that names each.
+        home_assistant: Home Assistant's discovery prefix, or None.
+        topic_prefix: The topic prefix in the broker's address, for the topics that Home Assistant reads.
+        weekly: The weekday of the weekly summary, one of WEEKDAYS, or None.
         send: Sends a message and returns "" or why it did not arrive.
     """
 
@@ -49,11 +52,15 @@ class AlertWatch:
     receivers: tuple[Receiver, ...]
     client: str = ""
     certificates: Mapping[str, Path] = field(default_factory=dict[str, Path])
-    send: Callable[[Receiver, str, str], str] = send
+    home_assistant: str | None = None
+    topic_prefix: str = ""
+    weekly: str | None = None
+    send: Callable[[Receiver, str, str, str], str] = send
     _cache: ResultCache = field(default_factory=ResultCache)
     _state: object = None
     _budgets_due_at: float = float("-inf")
-    _gauges: list[Gauge] = field(default_factory=list[Gauge])
+    _active: list[RecordedAlert] = field(default_factory=list[RecordedAlert])
+    _events: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     _notes: list[str] = field(default_factory=list[str])
     _waiting: int = -1
     _clock_fault: str | None = None  # None: not known yet
@@ -61,18 +68,32 @@ class AlertWatch:
 
     def __post_init__(self) -> None:
         self.clock: Callable[[], datetime.datetime] = CheckedClock(self.store.last_time)
-        self.outbox = AlertOutbox(self.store, [receiver.id for receiver in self.receivers])
+        ids = [receiver.id for receiver in self.receivers]
+        ids += [] if self.home_assistant is None else [home_assistant.RECEIVER]
+        self.outbox = AlertOutbox(self.store, ids)
 
     def turn(self, clock_s: float) -> dict[str, Any] | None:
         """Record what is new, send what is due, and return an update if there is anything new."""
         is_new = self._look(clock_s)
         self._deliver()
         waiting = self.outbox.waiting()
-        if not is_new and waiting == self._waiting:
+        if not is_new and waiting == self._waiting and not self._events:
             return None
         self._waiting = waiting
-        gauges = [*self._gauges, Gauge("hushmote_alerts_waiting", {}, waiting)]
-        return {"gauges": gauges, "notes": self._notes, "at": now().timestamp()}
+        gauges = [*_gauges(self._active), Gauge("hushmote_alerts_waiting", {}, waiting)]
+        events, self._events = self._events, []
+        update = {"gauges": gauges, "notes": self._notes, "at": now().timestamp(), "events": events}
+        return update | {"retained": self._retained()}
+
+    def _retained(self) -> dict[str, str]:
+        """Return what is retained for Home Assistant, by topic."""
+        retained = dict[str, bytes]()
+        for fleet in self.store.fleets() if self.home_assistant is not None else ():
+            retained |= home_assistant.discovery(self.home_assistant or "", fleet, self.topic_prefix)
+            active = [event for event in self._active if event.fleet in ("", fleet)]
+            topic, payload = home_assistant.active_alerts(fleet, active)
+            retained[topic] = payload
+        return {topic: payload.decode() for topic, payload in retained.items()}
 
     def _look(self, clock_s: float) -> bool:
         """Record what is new, and return whether it looked at all."""
@@ -89,7 +110,7 @@ class AlertWatch:
             return is_new
         self._record(at, clock_s)
         self._state = state
-        self._gauges = gauges(self.outbox.alerts(), at)
+        self._active = active(self.outbox.alerts(), at)
         return True
 
     def _note_clock(self, fault: str) -> bool:
@@ -100,7 +121,7 @@ class AlertWatch:
         alert = events.clock_alert(fault, self.client, today)
         self.outbox.record([alert if fault else events.clock_ended(alert, self.client, today)])
         self._clock_fault = fault
-        self._gauges = gauges(self.outbox.alerts(), now())
+        self._active = active(self.outbox.alerts(), now())
         return True
 
     def _record(self, at: datetime.datetime, clock_s: float) -> None:
@@ -114,6 +135,7 @@ class AlertWatch:
                 most = max(most, comparisons)
                 before += events.changes(facts, fleet, comparisons)
                 before += events.releases(facts, fleet)
+                before += self._summaries(facts, fleet)
                 if is_first or is_settled:
                     before += self._silences(facts, fleet)
         if clock_s >= self._budgets_due_at:
@@ -124,7 +146,8 @@ class AlertWatch:
         for option, path in self.certificates.items():
             with self._noting(option):
                 urgent += filter(None, [events.certificate_alert(option, path, at)])
-        start = events.started(tuple(self.store.fleets()), most, len(before), at.date())
+        old = sum(alert.kind in KINDS for alert in before)
+        start = events.started(tuple(self.store.fleets()), most, old, at.date())
         self.outbox.record(before, deliver=not is_first)
         self.outbox.record([*urgent, *([start] if is_first else [])])
 
@@ -153,6 +176,12 @@ class AlertWatch:
             deliver=False,  # withdrawn, so that nobody expects reports any more
         )
 
+    def _summaries(self, facts: Facts, fleet: str) -> Iterator[Alert]:
+        """Yield a fleet's weekly summary if it is due and not recorded yet."""
+        alert = None if self.weekly is None else weekly.weekly_alert(facts, fleet, self.weekly)
+        if alert is not None and not self.outbox.alerts([alert.subject]):
+            yield replace(alert, text=weekly.summary_text(facts, fleet))
+
     def _budgets(self, facts: Facts, fleet: str) -> Iterator[Alert]:
         return events.budget_alerts(fleet, _budget_lines(facts, fleet), facts.at.date())
 
@@ -165,10 +194,24 @@ class AlertWatch:
             delivery = self.outbox.claim()
             if delivery is None:
                 return
-            self._send(delivery, by_id[delivery.receiver])
+            if delivery.receiver == home_assistant.RECEIVER:
+                self._publish(delivery)
+            else:
+                self._send(delivery, by_id[delivery.receiver])
+
+    def _publish(self, delivery: Delivery) -> None:
+        """Hand an event to the aggregator, which publishes it for Home Assistant."""
+        if delivery.kind in KINDS:
+            for fleet in [delivery.fleet] if delivery.fleet else self.store.fleets():
+                topic, payload = home_assistant.event_message(fleet, delivery)
+                self._events.append((topic, payload.decode()))
+        self.outbox.note_sent(delivery)
 
     def _send(self, delivery: Delivery, receiver: Receiver) -> None:
-        reason = self.send(receiver, delivery.title, delivery.text)
+        html = ""
+        if delivery.kind == "weekly":
+            html = weekly.summary_html(Facts(self.store, self.clock(), self._cache), delivery.fleet)
+        reason = self.send(receiver, delivery.title, delivery.text, html)
         if not reason:
             self.outbox.note_sent(delivery)
             return
@@ -215,15 +258,22 @@ def _closed(event: RecordedAlert, at: datetime.date) -> Alert:
     return alert.ended(event.title, "", at)
 
 
-def gauges(alerts: Mapping[str, list[RecordedAlert]], at: datetime.datetime) -> list[Gauge]:
-    """Return a gauge for each event that lasts, or that happened within a week before a time, UTC."""
-    active = dict[tuple[str, str, str], Gauge]()
-    for recorded in alerts.values():
-        event = recorded[-1]
-        if event.kind in KINDS and _is_active(event, at):
-            labels = {"kind": event.kind, "fleet": event.fleet, "experiment": event.experiment}
-            active[event.kind, event.fleet, event.experiment] = Gauge("hushmote_alert_active", labels, 1)
-    return list(active.values())
+def active(alerts: Mapping[str, list[RecordedAlert]], at: datetime.datetime) -> list[RecordedAlert]:
+    """Return the events that last, or that were noticed within a week before a time, UTC."""
+    newest = (events[-1] for events in alerts.values())
+    return [event for event in newest if event.kind in KINDS and _is_active(event, at)]
+
+
+def _gauges(active: Iterable[RecordedAlert]) -> list[Gauge]:
+    """Return 1 for each kind, fleet and experiment with an active event, and 0 for the other kinds."""
+    values = {(event.kind, event.fleet, event.experiment): 1 for event in active}
+    kinds = {kind for kind, _, _ in values}
+    values |= {(kind, "", ""): 0 for kind in KINDS if kind not in kinds}
+    labels = "kind", "fleet", "experiment"
+    return [
+        Gauge("hushmote_alert_active", dict(zip(labels, names, strict=True)), value)
+        for names, value in sorted(values.items())
+    ]
 
 
 def _is_active(event: RecordedAlert, at: datetime.datetime) -> bool:
@@ -243,7 +293,8 @@ def _start(request: dict[str, Any]) -> tuple[Callable[[], dict[str, Any] | None]
     store = Store(request["store"], create=False)
     receivers = tuple(Receiver(*each) for each in request["receivers"])
     certificates = {option: Path(path) for option, path in request["certificates"].items()}
-    watch = AlertWatch(store, receivers, request["client"], certificates)
+    prefix, topics = request["home_assistant"], request["topic_prefix"] or ""
+    watch = AlertWatch(store, receivers, request["client"], certificates, prefix, topics, request["weekly"])
     return lambda: watch.turn(time.monotonic()), store.close
 
 

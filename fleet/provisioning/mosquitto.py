@@ -31,23 +31,26 @@ MAX_INFLIGHT = 2 * BATCH_REPORTS  # twice the aggregator's batch, which acknowle
 _FOR_AGGREGATORS = """\
 # The same for aggregators. In the firewall, open this port only to their machines. The other ports
 # can then be closed until an aggregator is back, so that no crowd of boards can take its place."""
+DISCOVERED = ("sensor", "binary_sensor", "event")
+"""The kinds of Home Assistant's entities that an aggregator announces."""
 _FOR_LOGINS = "# For boards without a certificate: the same TLS, with a login."
 
 
 def acl(fleet: str, aggregators: Sequence[str]) -> str:
     """Return mosquitto's access list: which user may use which of a fleet's topics, and nothing else."""
     prefix = f"hushmote/v1/{check_fleet(fleet)}"
-    discovery = f"homeassistant/sensor/hushmote_{fleet}/+/config"
+    discovery = [f"homeassistant/{name}/hushmote_{fleet}/+/config" for name in DISCOVERED]
     lines = [
         "# Written by `hushmote provision`; anything not allowed here is refused.",
-        "# A board: its own reports and status, the experiments, and the results, also in the form for Home",
-        "# Assistant. %u is the name in its certificate or login; mosquitto refuses names with + or # in",
-        "# patterns, and we never issue such names.",
+        "# A board: its own reports and status, the experiments, results and alerts, also in the form for",
+        "# Home Assistant. %u is the name in its certificate or login; mosquitto refuses names with + or #",
+        "# in patterns, and we never issue such names.",
         f"pattern write {prefix}/report/%u",
         f"pattern write {prefix}/status/%u",
         f"pattern read {prefix}/experiment/+",
         f"pattern read {prefix}/result/+",
-        f"pattern read {discovery}",
+        f"pattern read {prefix}/alert/+",
+        *(f"pattern read {topic}" for topic in discovery),
     ]
     for name in aggregators:
         check_aggregator(name)
@@ -58,7 +61,8 @@ def acl(fleet: str, aggregators: Sequence[str]) -> str:
             f"topic read {prefix}/status/+",
             f"topic readwrite {prefix}/experiment/+",
             f"topic write {prefix}/result/+",
-            f"topic write {discovery}",
+            f"topic write {prefix}/alert/+",
+            *(f"topic write {topic}" for topic in discovery),
         ]
     lines += [
         "",

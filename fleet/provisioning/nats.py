@@ -15,7 +15,7 @@ from ...server.wire.topics import check_fleet, experiment_topic
 from .authority import SERVER_URI, client_uri
 from .fleet_spec import DOOR, FleetSpec, check_aggregator, fill_template, is_loopback
 from .journal import Credential
-from .mosquitto import MAX_CONNECTIONS, MAX_PACKET_BYTES
+from .mosquitto import DISCOVERED, MAX_CONNECTIONS, MAX_PACKET_BYTES
 
 MAX_STORE_BYTES = 20_000_000_000
 MAX_MEMORY_BYTES = 1_000_000_000
@@ -89,7 +89,7 @@ def users_conf(fleet: FleetSpec, credentials: Iterable[Credential], trusted: Con
         trusted: The trusted roots' names.
     """
     prefix = f"hushmote.v1.{check_fleet(fleet.fleet)}"
-    discovery = f"homeassistant.sensor.hushmote_{fleet.fleet}.*.config"
+    discovery = [f"homeassistant.{name}.hushmote_{fleet.fleet}.*.config" for name in DISCOVERED]
     # The server uses these subjects for a client's own QoS 1 subscriptions; MQTT clients cannot subscribe to
     # them.
     answers = "$MQTT.sub.>"
@@ -120,7 +120,7 @@ def users_conf(fleet: FleetSpec, credentials: Iterable[Credential], trusted: Con
     lines = [
         "# Written by `hushmote provision`: all users who may connect. After SIGHUP, new users can connect",
         "# and removed users are disconnected.",
-        *([f"BOARD_READS: {_list([*reads, discovery])}"] if boards else []),
+        *([f"BOARD_READS: {_list([*reads, f'{prefix}.alert.*', *discovery])}"] if boards else []),
         "AGGREGATOR: {",
         f"  publish: {_list(_aggregator_publishes(prefix, discovery))}",
         f"  subscribe: {_list(_aggregator_subscribes(prefix, answers))}",
@@ -132,13 +132,14 @@ def users_conf(fleet: FleetSpec, credentials: Iterable[Credential], trusted: Con
     return "\n".join(lines) + "\n"
 
 
-def _aggregator_publishes(prefix: str, discovery: str) -> list[str]:
+def _aggregator_publishes(prefix: str, discovery: Sequence[str]) -> list[str]:
     """Return the subjects that an aggregator may publish to: experiments, results, and JetStream requests."""
     consumer = "$JS.API.CONSUMER"
     return [
         f"{prefix}.experiment.*",
         f"{prefix}.result.*",
-        discovery,
+        f"{prefix}.alert.*",
+        *discovery,
         f"{consumer}.CREATE.{STREAM}.*.{report_subject()}",
         *(f"{consumer}.{verb}.{STREAM}.*" for verb in ("INFO", "MSG.NEXT", "DELETE")),
         f"$JS.ACK.{STREAM}.>",

@@ -1,4 +1,4 @@
-"""A publisher's results as gauges for Prometheus; a scrape computes nothing."""
+"""The newest results and alerts as gauges for Prometheus; a scrape computes nothing."""
 
 from collections.abc import Callable, Iterator
 
@@ -21,15 +21,18 @@ WORDS = {
     "hushmote_budget_reports_left": "Reports left on all boards that have reported; absent if unlimited.",
     "hushmote_experiment_expires_timestamp_seconds": "End of the last day it is published, unix time.",
     "hushmote_experiment_info": "1, with the type and the unit of an experiment.",
+    "hushmote_alert_active": "1 while an event of this kind lasts, or for a week after it; otherwise 0.",
+    "hushmote_alerts_waiting": "Alerts that have not arrived at a receiver yet.",
 }
 """Help text of each gauge, in the order of a scrape."""
 
 
 class Gauges(Collector):
-    """The gauges that findings() returns, for a registry."""
+    """The gauges that findings() returns, for a registry; `about` is what they are: results or alerts."""
 
-    def __init__(self, findings: Callable[[], Scrape]) -> None:
+    def __init__(self, findings: Callable[[], Scrape], about: str = "results") -> None:
         self._findings = findings
+        self._about = about
 
     def describe(self) -> list[Metric]:
         """Return nothing, so that registering the collector does not collect."""
@@ -48,10 +51,11 @@ class Gauges(Collector):
                     family.add_metric(list(gauge.labels.values()), gauge.value)
                 yield family
         yield GaugeMetricFamily(
-            "hushmote_results_failing",
+            f"hushmote_{self._about}_failing",
             "1 if the store could not be read the last time.",
             value=float(findings.failing),
         )
         if findings.updated_at is not None:
-            words = "When the store was last read for results, unix time; absent before that."
-            yield GaugeMetricFamily("hushmote_results_timestamp_seconds", words, value=findings.updated_at)
+            words = f"When the store was last read for {self._about}, unix time; absent before that."
+            name = f"hushmote_{self._about}_timestamp_seconds"
+            yield GaugeMetricFamily(name, words, value=findings.updated_at)

@@ -111,9 +111,9 @@ class BrokerConnection(MqttLink):
         """Unsubscribe from these topic filters; `unsubscribe_reason` holds the answer."""
         self.client.unsubscribe(list(filters))
 
-    def publish(self, topic: str, payload: bytes) -> MQTTMessageInfo:
-        """Publish a retained message with QoS 1; the result shows whether the broker has answered."""
-        info = self.client.publish(topic, payload, qos=1, retain=True)
+    def publish(self, topic: str, payload: bytes, *, retain: bool = True) -> MQTTMessageInfo:
+        """Publish a message with QoS 1; the result shows whether the broker has answered."""
+        info = self.client.publish(topic, payload, qos=1, retain=retain)
         self._topics[info.mid] = topic
         return info
 

@@ -6,7 +6,7 @@ the connection that receives reports.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from paho.mqtt.client import MQTTMessageInfo
 
@@ -27,10 +27,16 @@ class Outbox:
 
     Args:
         messages: Returns the payloads by topic, empty to clear a topic; a new object after every change.
+        take_events: Returns further messages, each topic with its payload, once each; they are not retained.
     """
 
-    def __init__(self, messages: Callable[[], Mapping[str, bytes]]) -> None:
+    def __init__(
+        self,
+        messages: Callable[[], Mapping[str, bytes]],
+        take_events: Callable[[], Sequence[tuple[str, bytes]]] = tuple,
+    ) -> None:
         self._read_messages = messages
+        self._take_events = take_events
         self._last_messages: Mapping[str, bytes] | None = None
         self._payloads: dict[str, bytes] = {}
         self._pending: dict[int, tuple[str, MQTTMessageInfo]] = {}
@@ -61,6 +67,10 @@ class Outbox:
             return
         if self._pending:
             self._process_answers(connection)
+        for topic, payload in self._take_events():
+            if self._fits(connection, topic, payload):
+                info = connection.publish(topic, payload, retain=False)
+                self._pending[info.mid] = topic, info
         messages = self._read_messages()
         if messages is self._last_messages:
             return

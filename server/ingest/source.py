@@ -30,8 +30,8 @@ class ReportConnection(typing.Protocol):
         """The largest packet that the broker accepts, in bytes, or None if unknown."""
         ...
 
-    def publish(self, topic: str, payload: bytes) -> MQTTMessageInfo:
-        """Publish a retained message with QoS 1; the result shows whether the broker has answered."""
+    def publish(self, topic: str, payload: bytes, *, retain: bool = True) -> MQTTMessageInfo:
+        """Publish a message with QoS 1; the result shows whether the broker has answered."""
         ...
 
     @property

@@ -100,6 +100,15 @@ def result_topic(fleet: str, name: str) -> str:
     return f"{ROOT}/{check_fleet(fleet)}/result/{check_fleet(name)}"
 
 
+def alert_topic(fleet: str, part: str) -> str:
+    """Return the topic of a fleet's alerts; `part` is "event" for new ones, "active" for those that last.
+
+    Raises:
+        NameRefused: If a name is invalid.
+    """
+    return f"{ROOT}/{check_fleet(fleet)}/alert/{check_fleet(part)}"
+
+
 def statement_topic(fleet: str) -> str:
     """Return the topic covered by the signature of a fleet's statement; nothing is published on it.
 

@@ -115,7 +115,9 @@ def test_every_dashboard_and_alert_query_returns_data(tmp_path):
     command = ["--store", url, "--broker", f"mqtts://localhost:{port}"]
     command += ["--http", f"127.0.0.1:{http}", "--publish", "ended"]
     tls = {"CA": ca.file, "CERT": certificate, "CERT_KEY": key}
-    environment = {f"HUSHMOTE_BROKER_{name}": str(file) for name, file in tls.items()}
+    # Its receiver is not there: one message waits, but not for an hour.
+    environment = {"HUSHMOTE_NOTIFY": "json://127.0.0.1:1/"}
+    environment |= {f"HUSHMOTE_BROKER_{name}": str(file) for name, file in tls.items()}
     choice = experiment(name="door", type="choice", labels=["open", "closed"], low=None, high=None, bins=None)
     with Store(url) as store, MosquittoBroker(settings=lines) as broker:
         fill(store, "open", payload_of(experiment()), {ended: 1000}, unit="°C")
@@ -123,7 +125,8 @@ def test_every_dashboard_and_alert_query_returns_data(tmp_path):
         fill(store, "open", payload_of(choice), {ended: 1000})
         with served(*command, environment=environment) as process, Prometheus(tmp_path, http) as prometheus:
             process.ready()
-            until(lambda: prometheus.hears("hushmote_batches_total"), process.log)
+            for series in ("hushmote_batches_total", "hushmote_alerts_waiting > 0"):
+                until(lambda series=series: prometheus.hears(series), process.log)
             # Send valid reports and an invalid one between two scrapes, since rates need changes.
             publish(broker, [*crowd(50)[0], (topics.report_topic("open", "forger"), b"?")])
             until(lambda: prometheus.hears("increase(hushmote_reports_accepted_total[10m]) > 0"), process.log)

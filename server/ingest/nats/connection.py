@@ -85,9 +85,9 @@ class NatsConnection:
         """Why publications were refused, by topic."""
         return self.mqtt.refusals
 
-    def publish(self, topic: str, payload: bytes) -> MQTTMessageInfo:
-        """Publish a retained message with QoS 1; the result shows whether the broker has answered."""
-        return self.mqtt.publish(topic, payload)
+    def publish(self, topic: str, payload: bytes, *, retain: bool = True) -> MQTTMessageInfo:
+        """Publish a message with QoS 1; the result shows whether the broker has answered."""
+        return self.mqtt.publish(topic, payload, retain=retain)
 
     @property
     def accepted(self) -> bool:

@@ -150,10 +150,11 @@ class TestSilence:
         assert seen is not None
         assert seen.is_silent
 
-    def test_waits_for_a_week_of_reports(self):
-        seen = arrivals(self.counts(5), at(7))
+    @pytest.mark.parametrize(("count", "silent"), [(1, False), (6, False), (7, True)])
+    def test_needs_a_week_of_reports(self, count: int, silent: bool):
+        seen = arrivals(self.counts(count), at(60))
         assert seen is not None
-        assert not seen.is_silent
+        assert seen.is_silent is silent
 
     def test_leaves_out_interrupted_days(self):
         outage = {FIRST + i * DAY for i in range(20, 30)}

@@ -39,8 +39,8 @@ class TestFile:
             load_receivers(tmp_path / "absent")
 
     def test_environment_has_addresses(self):
-        receivers = load_receivers(None, {"HUSHMOTE_NOTIFY": "json://one\nops=json://two"})
-        assert [(each.line, each.service) for each in receivers] == [(1, "JSON"), (2, "JSON")]
+        receivers = load_receivers(None, {"HUSHMOTE_NOTIFY": "json://one\nops=json://two json://three"})
+        assert [(each.line, each.service) for each in receivers] == [(1, "JSON"), (2, "JSON"), (3, "JSON")]
         assert load_receivers(None, {}) == ()
 
     def test_ids_differ_and_stay_the_same(self):

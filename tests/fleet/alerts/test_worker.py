@@ -1,6 +1,7 @@
 """What a watch sends as time passes, with real receivers and simulated times."""
 
 import datetime
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from filled_store import fill, write
 from receivers import Webhook
 from sqlalchemy import update
 
+from hushmote.fleet.alerts.alert import KINDS
 from hushmote.fleet.alerts.outbox import CLAIM_S, MAX_PAUSE_S
 from hushmote.fleet.alerts.receivers import parse_receivers
 from hushmote.fleet.alerts.worker import AlertWatch
@@ -109,8 +111,8 @@ class TestSilence:
         for day in (20, 21, 22, 23):
             watching.on(day)
         assert hook.titles[1:] == ["No reports: door (home)"]
-        (gauge,) = watching.watch._gauges
-        assert gauge.labels == {"kind": "silence", "fleet": "home", "experiment": "door"}
+        (event,) = watching.watch._active
+        assert (event.kind, event.fleet, event.experiment) == ("silence", "home", "door")
         (version,) = store.experiments()
         write(store, "home", version.experiment, {(str(START + 23 * DAY), 0): 5})
         watching.on(24)
@@ -157,7 +159,7 @@ class TestFailures:
         (note,) = update["notes"]
         assert note.endswith("line 1 (JSON): the server answered 500; trying again")
         assert "s3cretpassword" not in str(update)
-        assert {g.name: g.value for g in update["gauges"]} == {"hushmote_alerts_waiting": 1}
+        assert {g.name: g.value for g in update["gauges"]}["hushmote_alerts_waiting"] == 1
         hook.status = 200
         watching.on(10)
         assert hook.titles == []
@@ -175,3 +177,31 @@ class TestFailures:
         watching = Watching(store, hook)
         watching.on(20)
         assert "1 event before now" in hook.messages[0]["message"]
+
+
+class TestHomeAssistant:
+    def test_gets_each_event_once_and_what_is_active(self, store: Store, hook: Webhook):
+        fill_days(store, 20)
+        watching = Watching(store, hook)
+        watching.watch.home_assistant, watching.watch.topic_prefix = "homeassistant", "site/"
+        watching.watch.__post_init__()
+        watching.watch.clock = watching._clock
+        update = watching.on(20)
+        assert update is not None
+        assert update["events"] == []  # that alerts are on is no event
+        event = json.loads(update["retained"]["homeassistant/event/hushmote_home/alerts/config"])
+        assert event["state_topic"] == "site/hushmote/v1/home/alert/event"
+        assert event["event_types"] == list(KINDS)
+        sensor = json.loads(update["retained"]["homeassistant/binary_sensor/hushmote_home/alerts/config"])
+        assert sensor["state_topic"] == "site/hushmote/v1/home/alert/active"
+        assert json.loads(update["retained"]["hushmote/v1/home/alert/active"])["active"] == []
+        update = watching.on(23)
+        assert update is not None
+        ((topic, payload),) = update["events"]
+        assert topic == "hushmote/v1/home/alert/event"
+        assert json.loads(payload)["event_type"] == "silence"
+        (active,) = json.loads(update["retained"]["hushmote/v1/home/alert/active"])["active"]
+        assert active["title"] == "No reports: door (home)"
+        update = watching.on(24)
+        assert update is not None
+        assert update["events"] == []

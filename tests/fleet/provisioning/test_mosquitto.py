@@ -355,12 +355,17 @@ class TestBoardRights:
 class TestAggregatorRights:
     def test_only_aggregator_writes_results_that_everyone_reads(self, site: Site):
         topics = (f"{TOPIC}/result/temp", f"homeassistant/sensor/hushmote_{FLEET}/temp-mean/config")
+        topics += tuple(
+            f"homeassistant/{name}/hushmote_{FLEET}/alerts/config" for name in broker_config.DISCOVERED[1:]
+        )
+        topics += (f"{TOPIC}/alert/event",)
         others = (f"homeassistant/sensor/hushmote_{FLEET}x/temp-mean/config", "homeassistant/switch/x/config")
         with (
             visit(site.port, site.board("reader")) as reader,
             visit(site.port, site.aggregator()) as aggregator,
         ):
             reader.subscribe(f"{TOPIC}/result/+")
+            reader.subscribe(f"{TOPIC}/alert/+")
             reader.subscribe("homeassistant/#")
             for topic in (*others, *topics):
                 aggregator.publish(topic, b"learned" * 500, retain=True)

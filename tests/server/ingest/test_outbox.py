@@ -14,10 +14,11 @@ class _Connection:
         self.refusals: dict[str, str] = {}
         self.most_bytes = most_bytes
         self.published: list[tuple[str, bytes]] = []
+        self.events: list[tuple[str, bytes]] = []
         self._infos: list[MQTTMessageInfo] = []
 
-    def publish(self, topic: str, payload: bytes) -> MQTTMessageInfo:
-        self.published.append((topic, payload))
+    def publish(self, topic: str, payload: bytes, *, retain: bool = True) -> MQTTMessageInfo:
+        (self.published if retain else self.events).append((topic, payload))
         self._infos.append(MQTTMessageInfo(len(self._infos) + 1))
         return self._infos[-1]
 
@@ -71,3 +72,14 @@ class TestOutbox:
         for more in range(4):
             assert not published([False] * (3 + more))
         assert published([False, False, True, False, False])
+
+
+def test_events_are_published_once_and_not_retained():
+    connection, events = Connection(), [("event", b"1"), ("event", b"2")]
+    outbox = Outbox(dict, lambda: [events.pop(0) for _ in range(len(events))])
+    for _ in range(2):
+        outbox.turn(connection)
+    outbox.begin()
+    outbox.turn(connection)
+    assert connection.events == [("event", b"1"), ("event", b"2")]
+    assert connection.published == []

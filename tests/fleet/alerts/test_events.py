@@ -20,7 +20,9 @@ from hushmote.server.answers.query import Facts
 from hushmote.server.answers.question import Selection
 from hushmote.server.answers.releases.first_plan import PlanRequest
 from hushmote.server.answers.releases.judge import judge
+from hushmote.server.budgets import remaining
 from hushmote.server.store import Store
+from hushmote.server.store.number_set import NumberSet
 
 FIRST = datetime.date(2026, 10, 1)
 DAY = datetime.timedelta(days=1)
@@ -176,3 +178,34 @@ class TestCertificates:
             alert = events.certificate_alert("HUSHMOTE_BROKER_CA", file, end - left)
             keys.append(alert and alert.key[-1])
         assert keys == [None, "30", "7", "7"]
+
+
+class TestBudgets:
+    @pytest.mark.parametrize(
+        ("spent", "level"), [(20, None), (60, "low"), (96, "spent")], ids=["plenty", "low", "spent"]
+    )
+    def test_tell_when_little_is_left(self, store: Store, spent: int, level: str | None):
+        """Of 100 devices with two reports each, some have made both, and no report came lately."""
+        payload = experiment_json(name="door", budget={"rule": "count", "cap": 2})
+        store.add_fleet("home", keyed=False)
+        store.add_experiment("home", payload)
+        (version,) = store.experiments()
+        numbers = {("home", "door", f"d{i}"): NumberSet(2 if i < spent else 1) for i in range(100)}
+        with store.ingest() as transaction:
+            transaction.write(numbers, {(version.id, str(FIRST), 0, 0): 100 + spent}, {})
+        today = FIRST + 30 * DAY
+        alerts = list(events.budget_alerts("home", remaining.read(store, "home", today).lines(today), today))
+        assert [alert.key for alert in alerts] == ([] if level is None else [("door", level)])
+        if level == "spent":
+            assert alerts[0].title == "Budget used up: door (home)"
+            assert alerts[0].text.startswith(
+                "Only 4% of the 100 devices that have reported can still report;"
+            )
+        if level == "low":
+            assert alerts[0].text.startswith("40% of the 100 devices that have reported can still report. ")
+
+    def test_asked_once_is_meant_to_be_used_up(self, store: Store):
+        fill(store, "home", experiment_json(name="door", budget={"rule": "count", "cap": 1}), days(3))
+        today = FIRST + 30 * DAY
+        lines = remaining.read(store, "home", today).lines(today)
+        assert list(events.budget_alerts("home", lines, today)) == []

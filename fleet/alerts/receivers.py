@@ -67,7 +67,7 @@ def parse_receivers(text: str, where: str) -> tuple[Receiver, ...]:
         if match is None or service is None:
             raise UsageError(
                 f"line {line} of {where} is not an address that Apprise accepts: write one per line, such as "
-                "mailto://user:password@example.org or ntfys://ntfy.example.org/topic"
+                "ntfys://ntfy.example.org/topic"
             )
         shown = hashlib.sha256(service.url(privacy=True).encode()).hexdigest()[:14]
         ids[shown] += 1

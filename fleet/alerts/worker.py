@@ -285,7 +285,7 @@ def _is_active(event: RecordedAlert, at: datetime.datetime) -> bool:
 
 def main() -> None:
     """Send alerts until the input ends."""
-    logging.disable(logging.CRITICAL)  # libraries would write addresses to standard error
+    logging.getLogger().addHandler(logging.NullHandler())  # libraries would write addresses to standard error
     serve_updates(_start)
 
 

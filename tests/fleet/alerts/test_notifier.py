@@ -139,6 +139,7 @@ class TestUnreachableReceiver:
             store.add_fleet("home", keyed=False)
             with Notifier(url, parse_receivers(hook.url, "x"), "one"):
                 until(lambda: "trying again" in caplog.text, lambda: caplog.text)
+                assert "the server cannot be reached" in caplog.text
                 assert SECRET not in caplog.text
                 with hook:
                     with store.writing() as connection:

@@ -1,7 +1,7 @@
-"""The questions of a fleet that share the budget of its devices' policy: what another one changes.
+"""What another question changes for a fleet whose questions share the budget of its devices' policy.
 
-Questions of the library share what the fleet's other experiments leave of the policy's Σε, and ask at the
-same rate. A new one lowers the rate of the others, which needs a new version of each.
+Questions of the library share what the fleet's other experiments leave of the policy's Σε, and have the same
+rate. A new one lowers the rate of the others, which needs a new version of each.
 """
 
 import json
@@ -75,7 +75,8 @@ def share_of_policy(experiment: Experiment, versions: Sequence[Version], policy:
     others = [v for v in versions if v.current and v.experiment.name != experiment.name]
     standard = [v.experiment for v in others if library.question_of(v.experiment.name, v.purpose)]
     own = [v.experiment for v in others if v.experiment not in standard]
-    known, limit = policy or USUAL_POLICY, (policy or USUAL_POLICY).sum
+    assumed = policy or USUAL_POLICY
+    limit = assumed.sum
     if policy is not None:
         check_policy(experiment, policy)
         _check_reports(experiment, own, policy)
@@ -86,22 +87,21 @@ def share_of_policy(experiment: Experiment, versions: Sequence[Version], policy:
         names, needed = ", ".join(e.name for e in standard), max(e.epsilon for e in standard)
         if after >= needed:
             return (
-                f"It leaves ε = {nats(after)} of a device's {nats(limit)} to the standard questions {names}; "
-                f"before, it was {nats(before)}. Add one of them again to adjust their rate."
+                f"It leaves ε = {nats(after)} of a device's {nats(limit)} for the standard questions "
+                f"({names}), instead of {nats(before)}. Add one of them again to adjust their rate."
             )
         if policy is not None:
             raise PolicyTooSmall(
-                f"the policy's Σε = {nats(limit)} would leave {nats(after)} to the standard questions "
-                f"{names}: lower the cap of {experiment.name} so that {nats(needed)} is left, or withdraw "
+                f"the policy's Σε = {nats(limit)} would leave {nats(after)} for the standard questions "
+                f"({names}): lower the cap of {experiment.name} so that {nats(needed)} is left, or withdraw "
                 "them"
             )
-    if not others or (not standard and _fits(experiment, own, known)):
+    if not others or (not standard and _fits(experiment, own, assumed)):
         return ""
-    amounts = [f"{e.name} {_amount(e)}" for e in (*own, experiment)]
-    names = ", ".join([*amounts, *(e.name for e in standard)])
+    names = ", ".join([_amounts([*own, experiment]), *(e.name for e in standard)])
     return (
-        f"A device may spend ε on {names}; a policy of Σε = {nats(limit)} pays only for the reports that "
-        "come first. Lower caps keep a part for each."
+        f"These budgets exceed a policy of Σε = {nats(limit)}, which pays only for the reports that come "
+        f"first: {names}. Lower the caps to reserve a share for each."
     )
 
 
@@ -112,8 +112,7 @@ def _check_reports(experiment: Experiment, own: Sequence[Experiment], policy: Po
         return
     if left < 1:
         raise PolicyTooSmall(_no_share(experiment, own, policy.sum))
-    names = " and ".join([f"{e.name} {_amount(e)}" for e in own])
-    without = f" after {names}" if names else ""
+    without = f" after {_amounts(own)}" if own else ""
     raise PolicyTooSmall(
         f"the policy pays for Σε = {nats(policy.sum)}, which allows {counted(left)} of {experiment.name}"
         f"{without}, not {'an unlimited number' if reports is None else f'{reports:,}'}: lower its cap to "
@@ -137,12 +136,11 @@ def _fits(experiment: Experiment, own: Sequence[Experiment], policy: Policy) -> 
 
 
 def _no_share(experiment: Experiment, others: Sequence[Experiment], limit: int) -> str:
-    names = ", ".join(f"{e.name} {_amount(e)}" for e in others)
     own = sum(map(reserved_epsilon, others))
     larger = f", or use a policy of Σε = {nats(int(own) + experiment.epsilon)}" if own < 2**48 else ""
     return (
-        f"the policy pays for Σε = {nats(limit)}, and a device may spend it on {names}: withdraw one, lower "
-        f"its cap so that {nats(experiment.epsilon)} is left for {experiment.name}{larger}"
+        f"the policy pays for Σε = {nats(limit)}, and a device may spend it on {_amounts(others)}: withdraw "
+        f"one, lower its cap so that {nats(experiment.epsilon)} is left for {experiment.name}{larger}"
     )
 
 
@@ -232,8 +230,8 @@ class FleetQuestions:
         count, reports = len(plan.questions), counted(plan.shared.reports_in_life)
         life = f"{reports} in {length(self.rhythm.horizon_s)}"
         subject = f"{count} standard questions share" if count > 1 else f"{plan.questions[0].name} has"
-        reserved = ", ".join(f"{v.experiment.name} {_amount(v.experiment)}" for v in self.own)
-        without = f", without what a device may spend on {reserved}" if reserved else ""
+        reserved = _amounts([v.experiment for v in self.own])
+        without = f" after what is reserved for {reserved}" if reserved else ""
         lines = [f"{subject} a device's ε of {nats(self.left)}{without}: at most {life}."]
         old = {} if before is None else {q.name: before.error(q) for q in before.questions}
         errors = []
@@ -254,9 +252,13 @@ def _half_width(error: float) -> str:
     return "too wide" if is_too_wide(error) else f"±{format_error(error)}"
 
 
-def _amount(experiment: Experiment) -> str:
-    amount = reserved_epsilon(experiment)
-    return "without limit" if amount == float("inf") else nats(int(amount))
+def _amounts(experiments: Sequence[Experiment]) -> str:
+    """Return the experiments' names, each with the Σε that its budget allows."""
+    reserved = [(e.name, reserved_epsilon(e)) for e in experiments]
+    return ", ".join(
+        f"{name} ({'no limit' if amount == float('inf') else f'ε = {nats(int(amount))}'})"
+        for name, amount in reserved
+    )
 
 
 def _question_of_version(version: Version) -> SetQuestion:

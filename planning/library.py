@@ -1,7 +1,7 @@
 """The standard library of questions about a fleet's health, and packs of them.
 
-A question is an experiment's file, std/NAME.toml. `customize` fills in its owner, its last day, and the names
-and labels of your fleet; device/health.py, clients/c/hushmote_health.h and clients/esphome read its sensor.
+A question is an experiment file, std/NAME.toml. `customize` fills in its owner, its last day, and your
+fleet's names and labels; device/health.py, clients/c/hushmote_health.h and clients/esphome read its value.
 """
 
 import datetime
@@ -52,13 +52,13 @@ def question_names(text: str) -> tuple[str, ...]:
     Raises:
         UsageError: If the library has no such question or pack.
     """
-    for prefix, known in ((QUESTION, QUESTIONS), (PACK, PACKS)):
+    for prefix, names in ((QUESTION, QUESTIONS), (PACK, PACKS)):
         name = text.removeprefix(prefix)
         if name == text:
             continue
-        if name not in known:
+        if name not in names:
             kind = "question" if prefix == QUESTION else "pack"
-            raise UsageError(f"the library has no {kind} {name}; it has {', '.join(known)}")
+            raise UsageError(f"the library has no {kind} {name}; it has {', '.join(names)}")
         return (name,) if prefix == QUESTION else PACKS[name]
     return ()
 

@@ -1,6 +1,6 @@
 """Plans a set of questions that share a device's lifetime budget: the error of each in a quarter of a year.
 
-A device makes the same few reports, however many questions it is asked: each question gets a part of them.
+A device makes the same few reports, however many questions it is asked: each question gets a share of them.
 At each call, every question makes a report with probability 1/every until the budget allows no other report.
 The number of questions therefore limits what a fleet can show about its health.
 """
@@ -28,6 +28,7 @@ from ..server.plain import plain
 from ..server.wire.experiments import value_count
 from ..server.words.epsilon import ALL_SEEN, ITS_REPORT, belief
 from ..server.words.numbers import counted, is_too_wide, length
+from ..server.words.release import listed
 from ..server.words.text_table import TextTable
 from .devices import PlanError, check_sizes, half_width
 from .expected_error import Design, Question
@@ -77,13 +78,13 @@ def set_question(definition: Definition) -> SetQuestion:
     if definition.type in ("pair", "text"):
         raise PlanError(f"{definition.name}: {_PAIR}")
     experiment, planned = definition.experiment(), definition.planned
-    asked = question_about(experiment, definition.asks, planned)
+    first = question_about(experiment, definition.asks, planned)
     if planned is None:
-        return asked
+        return first
     share, spread = (None if x is None else float(x) for x in (planned.share, planned.spread))
-    question = Question(planned.of, share, planned.width, planned.ranges, spread, asked.question.missing)
-    check_sizes(question, None, asked.design.domain)
-    return replace(asked, question=question)
+    question = Question(planned.of, share, planned.width, planned.ranges, spread, first.question.missing)
+    check_sizes(question, None, first.design.domain)
+    return replace(first, question=question)
 
 
 def question_about(experiment: Experiment, asks: Sequence[str], planned: PlannedCase | None) -> SetQuestion:
@@ -301,18 +302,18 @@ class SetPlan:
     def lines(self) -> tuple[str, ...]:
         """The plan in sentences: what devices make, what a quarter shows, and the privacy of it."""
         count = len(self.questions)
-        asked = f"{counted(count, 'question')} share" if count > 1 else "The question has"
+        subject = f"{counted(count, 'question')} share" if count > 1 else "The question has"
         reports, total = counted(self.shared.reports_in_life), nats(self.budget.epsilon)
         advice = (
-            f"{asked} a device's budget of ε = {total}: at most {reports} in its lifetime. "
+            f"{subject} a device's budget of ε = {total}: at most {reports} in its lifetime. "
             f"One call in {self.every:,} for each question makes one."
         )
         quarter = f"With {self.devices:,} devices, the last quarter of {length(self.rhythm.horizon_s)} shows"
         useful = [q for q in self.questions if not is_too_wide(self.error(q))]
         errors = [f"{q.name} to {format_half_width(self.error(q), q.question)}" for q in useful]
-        accuracy = f"{quarter} {_listed(errors)}." if errors else f"{quarter} nothing."
+        accuracy = f"{quarter} {listed(errors)}." if errors else f"{quarter} nothing."
         if useless := [q.name for q in self.questions if q not in useful]:
-            accuracy += f" It is too short for {_listed(useless)}: use more devices or fewer questions."
+            accuracy += f" A quarter is too short for {listed(useless)}: use more devices or fewer questions."
         once = self.shared.reports_in_life == 1
         return advice, accuracy, belief(self.budget.epsilon / MICRO, reports=ITS_REPORT if once else ALL_SEEN)
 
@@ -384,11 +385,6 @@ class SetPlan:
 def format_error(error: float) -> str:
     """Return a half-width in points, or a dash if it is too wide to use."""
     return "—" if is_too_wide(error) else f"{100 * error:.3g}"
-
-
-def _listed(texts: Sequence[str]) -> str:
-    *first, last = texts
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def plan_set(questions: Sequence[SetQuestion], request: PlanRequest) -> SetPlan:

@@ -102,7 +102,7 @@ class TestAddition:
         own(tmp_path, cap=4)
         run("add", "mine.toml", "--open")
         output = " ".join(run("add", "std:crashed", *ADD).split())
-        assert "a device's ε of 4, without what a device may spend on mine 4: at most 2 reports" in output
+        assert "a device's ε of 4 after what is reserved for mine (ε = 4): at most 2 reports" in output
         assert current(tmp_path)["mine"] == 1
 
     def test_rhythm_sets_the_rate_and_the_last_day(self, run: Run, tmp_path: Path):
@@ -135,7 +135,9 @@ class TestRefusal:
     def test_nothing_left_for_a_question(self, run: Run, tmp_path: Path):
         run("add", "mine.toml", "--open")
         message = self.refused(run, tmp_path, "std:crashed", *ADD)
-        assert "a device may spend it on mine 8: withdraw one, lower its cap so that 2 is left" in message
+        assert (
+            "a device may spend it on mine (ε = 8): withdraw one, lower its cap so that 2 is left" in message
+        )
         assert "use a policy of Σε = 10" in message
         own(tmp_path, cap=6)
         run("add", "mine.toml")
@@ -145,12 +147,12 @@ class TestRefusal:
         text = OWN.format(name="mine", epsilon=1, rule="unlimited", cap=0).replace("cap = 0", "")
         (tmp_path / "mine.toml").write_text(text)
         run("add", "mine.toml", "--open")
-        assert "mine without limit: withdraw one" in self.refused(run, tmp_path, "std:crashed", *ADD)
+        assert "mine (no limit): withdraw one" in self.refused(run, tmp_path, "std:crashed", *ADD)
 
     def test_larger_policy_pays(self, run: Run, tmp_path: Path):
         run("add", "mine.toml", "--open")
         output = run("add", "std:crashed", *ADD, *policy(tmp_path, sum=12_000_000))
-        assert "ε of 4, without what a device may spend on mine 8" in " ".join(output.split())
+        assert "ε of 4 after what is reserved for mine (ε = 8)" in " ".join(output.split())
 
     @pytest.mark.parametrize(
         ("changes", "message"),
@@ -175,11 +177,13 @@ class TestRefusal:
         run("add", "mine.toml", "--open")
         own(tmp_path, "yours", cap=4)
         message = self.refused(run, tmp_path, "yours.toml", *policy(tmp_path))
-        assert "a device may spend it on mine 8" in message
+        assert "a device may spend it on mine (ε = 8)" in message
         own(tmp_path, "mine", cap=6)
         run("add", "mine.toml")
         message = self.refused(run, tmp_path, "yours.toml", *policy(tmp_path))
-        assert "which allows 1 report of yours after mine 6, not 2: lower its cap to 1 report" in message
+        assert (
+            "which allows 1 report of yours after mine (ε = 6), not 2: lower its cap to 1 report" in message
+        )
         own(tmp_path, "yours", cap=2)
         run("add", "yours.toml", *policy(tmp_path))
 
@@ -191,7 +195,7 @@ class TestRefusal:
     def test_own_experiment_must_leave_room_for_standard_ones(self, run: Run, tmp_path: Path):
         run("add", "std:crashed", *ADD, "--open")
         message = self.refused(run, tmp_path, "mine.toml", *policy(tmp_path))
-        assert "would leave 0 to the standard questions crashed" in message
+        assert "would leave 0 for the standard questions (crashed)" in message
         assert "lower the cap of mine so that 2 is left" in message
 
     @pytest.mark.parametrize(
@@ -209,19 +213,18 @@ class TestRefusal:
 
 
 class TestOwnExperiments:
-    def test_says_what_it_leaves_to_standard_questions(self, run: Run, tmp_path: Path):
+    def test_says_what_it_leaves_for_standard_questions(self, run: Run, tmp_path: Path):
         run("add", "std:crashed", *ADD, "--open")
         own(tmp_path, cap=4)
         output = " ".join(run("add", "mine.toml").split())
-        assert (
-            "It leaves ε = 4 of a device's 8 to the standard questions crashed; before, it was 8." in output
-        )
+        assert "It leaves ε = 4 of a device's 8 for the standard questions (crashed), instead of 8." in output
 
     def test_says_that_budgets_exceed_the_usual_policy(self, run: Run, tmp_path: Path):
         run("add", "mine.toml", "--open")
         own(tmp_path, "yours")
         output = " ".join(run("add", "yours.toml").split())
-        assert "A device may spend ε on mine 8, yours 8; a policy of Σε = 8 pays only for" in output
+        assert "These budgets exceed a policy of Σε = 8, which pays only for" in output
+        assert "come first: mine (ε = 8), yours (ε = 8)." in output
 
     def test_is_silent_if_both_fit(self, run: Run, tmp_path: Path):
         for name in ("mine", "yours"):
@@ -231,8 +234,8 @@ class TestOwnExperiments:
 
 class TestElsewhere:
     def test_show_and_simulate_accept_a_question(self, tmp_path: Path):
-        shown = json.loads(hushmote("experiment", "show", "std:crashed", "--json", cwd=tmp_path))
-        assert shown["name"] == "crashed"
+        question = json.loads(hushmote("experiment", "show", "std:crashed", "--json", cwd=tmp_path))
+        assert question["name"] == "crashed"
         output = hushmote("simulate", "std:crashed", "--devices", "500", "--seed", "1", cwd=tmp_path)
         assert "crashed" in output
         message = hushmote("experiment", "show", "pack:radio", cwd=tmp_path, expect=1)

@@ -93,7 +93,7 @@ class TestPacks:
 
     def test_says_what_a_quarter_cannot_show(self):
         text = " ".join(plan("crashed", "battery_life", devices=500).lines)
-        assert "It is too short for battery_life" in text
+        assert "A quarter is too short for battery_life" in text
 
 
 class TestRefusals:

@@ -53,7 +53,8 @@ def demo_command(
         bool,
         typer.Option(
             "--health",
-            help="Simulate a fleet that answers the standard questions of all packs; with --page, show them.",
+            help="Simulate a fleet that answers the standard questions of all packs; with --page, show "
+            "the results.",
         ),
     ] = False,
     yes: Annotated[

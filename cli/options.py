@@ -84,12 +84,14 @@ ExperimentFile = Annotated[
 ]
 LabelsOption = Annotated[
     list[str] | None,
-    typer.Option("--label", help="For a standard question with labels: one of your own. May be repeated."),
+    typer.Option(
+        "--label", help="For a standard question with labels: one of your own labels. May be repeated."
+    ),
 ]
 Rename = Annotated[
     str | None,
     typer.Option(
-        "--name", help="For a standard question: the experiment's name; for feature, the feature's."
+        "--name", help="For a standard question: the experiment's name; for std:feature, the feature's name."
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
@@ -117,7 +119,7 @@ def is_library(file: Path) -> bool:
 
 
 def load_questions(file: Path) -> list[Definition]:
-    """Return the experiments of std:NAME, pack:NAME or a file, as they are there."""
+    """Return the unchanged experiments of std:NAME, pack:NAME or a file."""
     from ..planning import library
     from ..server.experiments.definition import load
 

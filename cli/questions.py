@@ -21,8 +21,8 @@ def questions_command(
 ) -> None:
     """List the standard questions about a fleet's health, and what each can show.
 
-    The errors are those of the last quarter of five years, if a device's whole budget of ε = 8 is for this
-    question; `hushmote plan --pack release` shows what several questions cost each other. `hushmote
+    The errors are for the last quarter of five years, if a device's whole budget of ε = 8 is for one
+    question; `hushmote plan --pack release` shows them for several questions that share it. `hushmote
     experiment add std:NAME` adds a question to a fleet, and pack:NAME a pack.
     """
     from ..planning import library  # imported lazily because NumPy slows --help down

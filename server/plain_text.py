@@ -32,7 +32,7 @@ def visible(text: str) -> str:
 
 
 def unusable_character(text: str) -> str | None:
-    """Return the first character that nobody sees and boards refuse, such as "U+0009 (tab)", or None."""
+    """Return the first invisible character, which boards refuse, such as "U+0009 (tab)", or None."""
     for character in text.replace("\\", ""):
         if not is_plain(character.encode(errors="surrogatepass")):
             return describe_character(character)

@@ -35,7 +35,7 @@ DAYS = 60
 RHYTHM = Rhythm(3600, 365 * DAY_S)
 """The demo's devices spend their budget in a year, so that 60 days show something."""
 
-_PEOPLE: dict[str, tuple[Population, float]] = {
+_READINGS: dict[str, tuple[Population, float]] = {
     "crashed": (weighted([0.98, 0.02]), 0.0),
     "update": (weighted([0.93, 0.02, 0.01, 0.03, 0.01, 0], 0.2), 0.0),
     "days_behind": (exponential(20), 0.1),
@@ -46,7 +46,7 @@ _PEOPLE: dict[str, tuple[Population, float]] = {
     "restart": (weighted([0.5, 0.03, 0.04, 0.02, 0.4, 0.01]), 0.0),
     "uptime": (exponential(300), -1.0),
 }
-"""The readings on the first day of each question, and how they move in a day."""
+"""Each question's readings on the first day, and their drift per day."""
 _AFTER_RELEASE = {"crashed": weighted([0.88, 0.12])}
 _DAYS_SINCE_RELEASE = 14
 
@@ -118,9 +118,9 @@ def run(place: Place, devices: int | None) -> HealthDemo:
     ids = random_ids(devices, rng)
     with Store(url) as store, place.progress("reporting", len(names)) as advance:
         for name in names:
-            people, drift = _PEOPLE[name]
+            readings, drift = _READINGS[name]
             definition, after = _definition(name, plan, today), _AFTER_RELEASE.get(name)
-            course = _Course(days.FLEET, definition, devices, people, DAYS, 24.0, drift, today, after=after)
+            course = _Course(days.FLEET, definition, devices, readings, DAYS, 24.0, drift, today, after=after)
             reports[name] = days.fill(store, course, rng, advance, ids).reports
     with StoreReader(url) as reader:
         fleet = reader.fleet()

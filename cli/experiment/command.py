@@ -105,13 +105,15 @@ def experiment_add(  # noqa: PLR0913 (one for each option)
     devices: Annotated[
         int | None,
         typer.Option(
-            help="For a standard question: number of devices, for the printed errors.",
+            help="For a standard question: number of devices for which to state errors.",
             show_default="those that have reported, or 20000",
         ),
     ] = None,
     horizon: Annotated[
         str | None,
-        typer.Option(help="For a standard question: how long it is asked, such as 2y.", show_default="5y"),
+        typer.Option(
+            help="For a standard question: how long it will be asked, such as 2y.", show_default="5y"
+        ),
     ] = None,
     call: Annotated[
         str | None,
@@ -126,9 +128,9 @@ def experiment_add(  # noqa: PLR0913 (one for each option)
     Prints what differs from the current version, and whether that makes a new version, changes only the words
     that boards never see, or nothing. If someone else changes the experiment at the same time, it is refused.
 
-    Standard questions share the budget of the devices' policy, --policy or else ε = 8: the command states
-    what each can still show, lowers the rate of those that the fleet has, and refuses what the policy cannot
-    pay for.
+    Standard questions share the budget of the devices' policy: that of --policy, or ε = 8. The command states
+    what each question can still show, lowers the rate of those that the fleet already has, and refuses what
+    the policy cannot pay for.
     """
     check_exists(file)
     from . import run, standard  # imported lazily so that usage errors are fast

@@ -243,18 +243,18 @@ class Target:
     keyed: bool | None
     grace: int
 
-    def chosen(self) -> "Target":
-        """Return the same target with the fleet's name; raise UsageError if there are several."""
+    def with_fleet(self) -> "Target":
+        """Return the target with its fleet's name; raise UsageError if it names none of several."""
         return replace(self, fleet=_fleet_of_experiment(self.store, self.fleet, self.keyed))
 
     def versions(self) -> tuple[Version, ...]:
-        """Return the chosen fleet's versions; none if there is no store yet."""
+        """Return the fleet's versions; none if there is no store yet."""
         assert self.fleet is not None
         return _versions(self.store, self.fleet)
 
 
 @dataclass(frozen=True)
-class Added:
+class AddedVersion:
     """An added version.
 
     Attributes:
@@ -291,7 +291,7 @@ def add_version(
     description: Description,
     seen: Sequence[Version],
     signed: SignedExperiment | None = None,
-) -> Added:
+) -> AddedVersion:
     """Add a version to the target's fleet, unless the store has changed since its versions were `seen`."""
     fleet = target.fleet
     assert fleet is not None
@@ -314,7 +314,9 @@ def add_version(
             system_user(), "add", fleet=fleet, experiment=experiment.name, digest=experiment.digest.hex()
         )
         versions, is_keyed = opened.experiments(fleet), opened.fleets()[fleet]
-    return Added(addition, is_keyed and signed is None, most_reports(versions).get(addition.version.id))
+    return AddedVersion(
+        addition, is_keyed and signed is None, most_reports(versions).get(addition.version.id)
+    )
 
 
 def add(file: Path, target: Target, policy_file: Path | None, as_json: bool) -> None:
@@ -326,7 +328,7 @@ def add(file: Path, target: Target, policy_file: Path | None, as_json: bool) -> 
         if target.keyed is False:
             raise UsageError(f"{file} is signed, but an open fleet has no signatures; omit --open")
         target = replace(target, fleet=signed.fleet)
-    target = target.chosen()
+    target = target.with_fleet()
     seen = target.versions()
     shared = share_of_policy(parse_experiment(payload), seen, policy_file and read_policy(policy_file))
     added = add_version(target, payload, expires, description, seen, signed)
@@ -338,7 +340,7 @@ def add(file: Path, target: Target, policy_file: Path | None, as_json: bool) -> 
         show.out.print(shared)
 
 
-def print_added(added: Added) -> None:
+def print_added(added: AddedVersion) -> None:
     """Print what was added, what it changes, and a warning if an earlier version was cheaper."""
     addition = added.addition
     show.out.print(_outcome(addition, added.needs_key))

@@ -17,7 +17,7 @@ from ...server.store.database import StoreAbsent
 from ...server.store.store import Store
 from ..options import print_json
 from . import run
-from .run import Added, Target
+from .run import AddedVersion, Target
 
 _USUAL_DEVICES = 20_000
 _MIN_DEVICES = 100  # below this, a fleet has just started, and its devices say nothing about its size
@@ -52,7 +52,7 @@ def add(source: str, target: Target, options: Options, as_json: bool) -> None:
         raise UsageError(f"--label and --name apply to one question: add those of {source} one by one")
     if names == ("feature",) and not options.rename:
         raise UsageError("std:feature needs --name, the name of the feature, such as --name dark_mode")
-    target = target.chosen()
+    target = target.with_fleet()
     policy = read_policy(options.policy) if options.policy else USUAL_POLICY
     rhythm = Rhythm(
         parse_duration(options.call, "call") if options.call else USUAL_RHYTHM.call_s,
@@ -81,12 +81,12 @@ def add(source: str, target: Target, options: Options, as_json: bool) -> None:
     questions = FleetQuestions(others, new, policy, devices, rhythm)
     lines, every = questions.lines, questions.plan.every
     questions.check_signatures()
-    adjusted: list[Added] = []
+    adjusted: list[AddedVersion] = []
     for version in questions.adjusted:
         payload = questions.payload_at_rate(version.payload)
         adjusted.append(run.add_version(target, payload, version.expires, version.description, seen))
         seen = target.versions()
-    added: list[Added] = []
+    added: list[AddedVersion] = []
     for name in names:
         final = definition(name, every)
         added.append(run.add_version(target, final.payload(), expires, final.description(), seen))

@@ -77,8 +77,8 @@ def plan_command(
 
     Give three of devices, ε, values and error to get the fourth. With --lifetime, --horizon and --call
     instead of --epsilon, show how to spend a lifetime budget, and how precise a day, a week and 30 days
-    will be. With --pack or --question, show what a quarter of a year shows if several questions share a
-    budget. Without options, print worked examples.
+    will be. With --pack or --question, show how precise several questions are in a quarter of a year if they
+    share a budget. Without options, print worked examples.
     """
     from .run import run, run_release, run_set  # imported here so that usage errors are fast
 

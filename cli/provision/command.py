@@ -275,7 +275,8 @@ def devices_command(  # noqa: PLR0913 - one for each option
     first: Annotated[
         str | None,
         typer.Option(
-            help="Id of the first device, such as line1-00001; the others count up. Random by default.",
+            help="Id of the first device, such as line1-00001; the others count up from it. Default: random "
+            "ids.",
             metavar="ID",
         ),
     ] = None,
@@ -290,8 +291,7 @@ def devices_command(  # noqa: PLR0913 - one for each option
     store: Annotated[
         str | None,
         typer.Option(
-            help="SQLAlchemy URL of a store that is to allow the devices, for a fleet whose other devices do "
-            "not count.",
+            help="SQLAlchemy URL of the store, if only allowed devices count in the fleet: allow these.",
             metavar="URL",
         ),
     ] = None,
@@ -304,7 +304,7 @@ def devices_command(  # noqa: PLR0913 - one for each option
     opened = None if folder is None else open_folder(folder, signs=not login)
     network = _with_wifi(_network(opened, broker, ca, login), wifi_ssid)
     with contextlib.ExitStack() as stack:
-        made = batch.Batch(
+        request = batch.Batch(
             _fleet_keys(master_key or (opened and opened.master_file()), open_fleet),
             fleet_name(fleet, opened),
             network,
@@ -317,13 +317,13 @@ def devices_command(  # noqa: PLR0913 - one for each option
             None if store is None else stack.enter_context(open_store(store)),
         )
         advance = stack.enter_context(progress("provisioning", count))
-        result = batch.provision_devices(made, out, now_utc(), advance)
+        result = batch.provision_devices(request, out, now_utc(), advance)
     if as_json:
         roster = str(out / batch.ROSTER)
-        print_json({"fleet": made.fleet, "roster": roster, "devices": result.devices, "new": result.new})
+        print_json({"fleet": request.fleet, "roster": roster, "devices": result.devices, "new": result.new})
         return
     show.out.print(
-        f"{out}: {counted(result.devices, 'device')} of fleet {made.fleet}, {result.new:,} of them new; "
+        f"{out}: {counted(result.devices, 'device')} of fleet {request.fleet}, {result.new:,} of them new; "
         "only you can read the files",
         soft_wrap=True,
     )

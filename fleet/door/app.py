@@ -56,7 +56,7 @@ _FAILURES = {
 }
 
 
-_INCOMPLETE = "the door has just connected, and the broker may not have sent everything yet; ask again later"
+_INCOMPLETE = "the door has just connected, and the broker may not have sent everything yet; try again later"
 
 
 def door_application(

@@ -79,9 +79,9 @@ class DoorConnection(MqttLink):
         return self.granted is not None and (self._unsubscribed or long_ago)
 
     def is_complete(self, quiet_s: float) -> bool:
-        """Return whether a message that has not arrived is not retained.
+        """Return whether all retained messages have arrived.
 
-        Some brokers, such as aedes, send retained messages after their answers; no answer follows them.
+        Some brokers, such as aedes, send retained messages after their answers, and nothing marks the last.
 
         Args:
             quiet_s: Seconds without a message after which no further retained message is expected.

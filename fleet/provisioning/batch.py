@@ -2,7 +2,7 @@
 
     roster.csv        device id, file and SHA-256 of each finished device; no secrets
     DEVICE.page.bin   a device's file, or DEVICE.nvs.csv; secret
-    batch.json        what the batch is, and the settings of devices in progress; secret until it is finished
+    batch.json        the batch's options and the settings of devices in progress; secret until the end
     mfg_config.csv    with NVS, the two files for Espressif's mfg_gen, written last; the second one is secret
     mfg_values.csv
 
@@ -101,8 +101,8 @@ class Batch:
         """Return what must stay the same when the batch is continued."""
         template = dataclasses.replace(self._settings("any", self.network), key=None, announce_key=None)
         keys = self.fleet_keys and self.fleet_keys.announce_key
-        told = [template.to_json().decode(), keys and keys.hex(), self.login, self.folder is not None]
-        digest = hashlib.sha256(json.dumps(told).encode()).hexdigest()
+        values = [template.to_json().decode(), keys and keys.hex(), self.login, self.folder is not None]
+        digest = hashlib.sha256(json.dumps(values).encode()).hexdigest()
         return {"fleet": self.fleet, "for": str(self.target), "first": self.first, "settings": digest}
 
     def _settings(self, device: str, network: Network) -> DeviceSettings:
@@ -111,7 +111,7 @@ class Batch:
         )
 
     def make(self, devices: Sequence[str], now: datetime.datetime) -> Iterator[DeviceSettings]:
-        """Make new keys for devices, of which nobody else knows yet."""
+        """Yield devices' settings with new keys, which nobody else knows yet."""
         signer = self.folder.signer() if self.folder is not None and not self.login else None
         for device in devices:
             network = self.network
@@ -125,24 +125,24 @@ class Batch:
                 network = dataclasses.replace(network, certificate=certificate)
             yield self._settings(device, network)
 
-    def register(self, made: Sequence[DeviceSettings]) -> None:
+    def register(self, devices: Sequence[DeviceSettings]) -> None:
         """Let the fleet admit devices; repeating it changes nothing."""
         if self.folder is not None:
             self.folder.register_devices(
                 [
                     authority.parse_board_fields(s.mqtt_cert, s.mqtt_key)
-                    for s in made
+                    for s in devices
                     if s.mqtt_cert is not None and s.mqtt_key is not None
                 ],
-                {s.device_id: s.mqtt_password or "" for s in made if self.login},
+                {s.device_id: s.mqtt_password or "" for s in devices if self.login},
             )
         if self.store is not None:
-            self.store.allow_devices(self.fleet, [s.device_id for s in made])
+            self.store.allow_devices(self.fleet, [s.device_id for s in devices])
 
 
 @dataclasses.dataclass(frozen=True)
-class Made:
-    """A batch that is finished.
+class BatchResult:
+    """The result of a finished batch.
 
     Attributes:
         devices: Number of devices in the roster.
@@ -155,7 +155,7 @@ class Made:
 
 def provision_devices(
     batch: Batch, out: Path, now: datetime.datetime, advance: Callable[[float], None] = lambda _: None
-) -> Made:
+) -> BatchResult:
     """Make a batch's devices in a new folder, or those that are missing in the folder of the same batch.
 
     Args:
@@ -194,7 +194,7 @@ def provision_devices(
         if batch.target is Firmware.NVS:
             _put_mfg(out, roster)
         _put_state(out, batch, ())
-        return Made(len(roster), len(roster) - before)
+        return BatchResult(len(roster), len(roster) - before)
 
 
 def _finish(
@@ -292,8 +292,8 @@ def _read_state(out: Path, batch: Batch) -> list[DeviceSettings]:
         raise ProvisionError(f"{path} is damaged: restore it from a backup, or give another --out") from None
     for name, value in began.items():
         if value != description[name]:
-            what = _OPTIONS[name].format(value)
-            raise ProvisionError(f"{out} was begun with {what}: give the same again, or another --out")
+            options = "without --first" if value is None else f"with {_OPTIONS[name].format(value)}"
+            raise ProvisionError(f"{out} was begun {options}: give the same again, or another --out")
     return pending
 
 

@@ -307,7 +307,7 @@ class FleetFolder:
         return ids | {p.name.split(".")[0] for p in (self.path / DEVICES).glob("*.settings.json")}
 
     def register_devices(self, certificates: Sequence[CertifiedKey], logins: Mapping[str, str]) -> None:
-        """Let the broker admit new devices, whose certificates and passwords someone has stored already.
+        """Let the broker admit new devices, whose certificates and passwords the caller has stored already.
 
         Repeating it changes nothing, so it can be repeated after a power cut.
 
@@ -338,9 +338,7 @@ class FleetFolder:
                 self.put("broker/passwords", broker_config.passwords(lines).encode())
             added = [journal_file.certificate_line(c, "device") for c in new]
             added += [journal_file.login_line(device, root) for device in new_logins]
-            if (
-                added
-            ):  # replaced in one step, because a kill could tear an appended block in the middle of a line
+            if added:  # one replacement: a kill could tear an appended block in the middle of a line
                 self.put(ISSUED, self._read(ISSUED) + b"".join(added))
             self.put_users()
 

@@ -78,11 +78,11 @@ def _like(pattern: bytes, requirement: str) -> AfterValidator:
 
 
 def _typed(pattern: bytes, requirement: str) -> AfterValidator:
-    """Return a validator of a typed text's UTF-8, in which a character that nobody sees is a mistake."""
+    """Return a validator of a typed text's UTF-8, in which an invisible character is a mistake."""
 
     def check(text: str) -> None:
         if character := unusable_character(text):
-            raise ValueError(f"contains {character}, which nobody sees: remove it")
+            raise ValueError(f"contains {character}, which is invisible: remove it")
         if not re.fullmatch(pattern, text.encode()):
             raise ValueError(requirement)
 
@@ -119,7 +119,7 @@ def broker_names(mqtt_host: str) -> tuple[str, ...]:
             )
     except ValueError:
         raise ValueError(
-            "must be host or host:port in ASCII, for a cluster several with commas: a,b,[fd00::5]:1884"
+            "must be host or host:port in ASCII, or several separated by commas: a,b,[fd00::5]:1884"
         ) from None
     return tuple(names)
 
@@ -149,7 +149,7 @@ class DeviceSettings:
     key: Annotated[str | None, _hex(64)] = dataclasses.field(default=None, repr=False)
     announce_key: Annotated[str | None, _hex(128)] = dataclasses.field(default=None, repr=False)
     wifi_ssid: Annotated[
-        str, _typed(b".{0,32}", "must be at most 32 bytes: Wi-Fi counts bytes, and an umlaut has 2")
+        str, _typed(b".{0,32}", "must be at most 32 bytes: an umlaut takes 2, an emoji 4 or more")
     ] = ""
     wifi_password: Annotated[
         str,

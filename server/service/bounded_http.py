@@ -116,7 +116,7 @@ class BoundedHTTP(H11Protocol):
 
 
 class OriginForm:
-    """Passes requests to an application in origin form, as clients send them that do not use a proxy.
+    """Passes requests to an application in origin form, which clients send unless they use a proxy.
 
     A request for an absolute URI, such as GET http://door:9418/v1/home/experiment, gets the URI's path, and
     its authority as the Host, which RFC 9112 (sections 3.2.2 and 3.3) requires.
@@ -128,8 +128,8 @@ class OriginForm:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Pass on one request."""
         raw_path = scope.get("raw_path") or b""
-        scheme, found, rest = raw_path.partition(b"://")
-        if found and scheme.lower() in (b"http", b"https"):
+        scheme, separator, rest = raw_path.partition(b"://")
+        if separator and scheme.lower() in (b"http", b"https"):
             authority, _, path = rest.partition(b"/")
             headers = [(name, value) for name, value in scope["headers"] if name != b"host"]
             scope = scope | {

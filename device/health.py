@@ -1,13 +1,13 @@
 """Read a board's health for the standard questions, which `hushmote questions` lists.
 
-    health = Health(state)                     a dict of JSON values that the application keeps over restarts
+    health = Health(state)                     a dict of JSON values to keep across restarts
     health.start(cause(machine), now)          once after a start that is not the end of a sleep
     health.sample(gc.mem_free(), now)          at every wake-up
     health.acknowledged(rssi, now)             after each message that the broker acknowledged
     READINGS["crashed"] = lambda: health.read("crashed", now)
 
-`now` is in seconds, from a clock that goes on over restarts and sleeps if the board has one. If it starts
-anew or is set, by more than a year, the time in between counts as none.
+`now` is in seconds, from a clock that keeps running across restarts and sleep if the board has one. If it
+is reset, or moves by more than a year, the time in between counts as zero.
 """
 
 # pyright: reportAttributeAccessIssue=false
@@ -40,9 +40,9 @@ def cause(machine):
 def chip(name=None):
     """Return the chip in a board's description, such as "ESP32S3 module with ESP32S3", or "other"."""
     text = (name or getattr(sys.implementation, "_machine", "")).lower().replace("-", "")
-    for known in _CHIPS:
-        if known.replace("-", "") in text:
-            return known
+    for model in _CHIPS:
+        if model.replace("-", "") in text:
+            return model
     return "other"
 
 
@@ -69,14 +69,14 @@ class Health:
     """Readings of a board, computed from its state: times in seconds, and values.
 
     Attributes:
-        state: The dict that the application keeps. It may lose it: then the readings start anew.
+        state: The dict that the application keeps. If it is lost, the readings start over.
     """
 
     def __init__(self, state):
         self.state = state
 
     def _see(self, now):
-        """Shift stored times if the clock has started anew or was set."""
+        """Shift stored times if the clock was reset or set."""
         passed = now - self.state.get("now", now)
         if not 0 <= passed <= _YEAR:
             for name in _TIMES:
@@ -162,7 +162,7 @@ def on_board(last, folder, event, value):
 
     Args:
         last: The dict that survives deep sleep; its "health" has the state.
-        folder: The ledger's folder, beside whose files the state is stored, seldom because flash wears out.
+        folder: The ledger's folder, which also stores the state; seldom, because flash wears out.
         event: "read", "start", "sample", "acknowledged", or another method of Health.
         value: Its first argument: for "start" the machine module, for "sample" nothing.
     """

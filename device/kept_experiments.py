@@ -12,8 +12,8 @@ Each file is named after its experiment and holds, big-endian:
 The CRC also covers the fleet and its announce key, so another fleet's files are ignored. Damaged files are
 ignored as well; the broker's next message replaces them.
 
-A name that a firmware's policy lacks may come back with the next firmware, so the start of a firmware does
-not remove its serial: the file shrinks to the serial and a zero byte as its payload. A board keeps the
+A name that a firmware's policy lacks may come back with the next firmware, so its serial is kept: at the
+start, the file shrinks to the serial and a zero byte as its payload. A board keeps the
 serials of 64 names, as many as its ledger has entries, and refuses experiments with any further name.
 
 With "ask": "each" in the policy, consent covers one question. The file name.yes stores it:

@@ -40,10 +40,10 @@ def _remaining_words(client, exp):
     return "%d more report%s left" % (n, "" if n == 1 else "s")
 
 
-def _shown(reading):
+def _in_words(reading):
     """Return a reading as the C and JavaScript clients write it: numbers in thousandths at most."""
     if isinstance(reading, (list, tuple)):
-        return ", ".join([_shown(part) for part in reading])
+        return ", ".join([_in_words(part) for part in reading])
     if isinstance(reading, bool):
         return "yes" if reading else "no"
     if isinstance(reading, float):
@@ -78,7 +78,7 @@ def preview(client, name, reading, group=None):
         total = sum(level.weight for level in levels) * ldp_client.ONE
         odds = 10 * truth // (total - truth)
         text = "One code stands for %s. It" if count == 1 else "%d codes stand for %%s. One of these" % count
-        value = _shown(None if index == exp.missing else reading)
+        value = _in_words(None if index == exp.missing else reading)
         lines.append((text + " is sent with odds %s to 1.") % (value, _tenths(odds)))
     lines.append("No code is more than %s times as likely at one reading as at another." % _times(exp))
     if group:

@@ -2,8 +2,9 @@
  * @file
  * @brief Read a board's health for the standard questions, which `hushmote questions` lists.
  *
- * Keep one struct hushmote_health over restarts: in memory that a reset does not clear, or in flash. After a start that is
- * not the end of a sleep, call hushmote_health_start(); tell it what happens; and report what hushmote_health_read() returns:
+ * Keep one struct hushmote_health across restarts: in memory that a reset does not clear, or in flash. After a start that
+ * is not the end of a sleep, call hushmote_health_start(). Record events with the other functions, and report what
+ * hushmote_health_read() returns:
  *
  *     hushmote_report(&client, "crashed", hushmote_health_read(&health, &port, "crashed"), report);
  */
@@ -49,8 +50,8 @@ struct hushmote_health_port {
     enum hushmote_cause (*reset_cause)(void *context); /**< Such as esp_reset_reason(). */
     int (*rssi)(void *context);            /**< Signal of the last connection, dBm; 0 if there is none. */
     uint32_t (*free_heap)(void *context);  /**< Free heap, or its lowest value since the last call, bytes. */
-    /** Seconds of a clock that goes on over restarts and sleeps, if the board has one. If it starts anew or is set, by
-        more than a year, the time in between counts as none. */
+    /** Seconds of a clock that keeps running across restarts and sleep, if the board has one. If it is reset, or moves
+        by more than a year, the time in between counts as zero. */
     uint32_t (*seconds)(void *context);
 };
 
@@ -78,7 +79,7 @@ enum {
     HUSHMOTE_HAS_RSSI = 1024
 };
 
-/** Return the time, and shift stored times if the clock has started anew or was set. */
+/** Return the time, and shift stored times if the clock was reset or set. */
 static inline uint32_t hushmote_health_now(struct hushmote_health *h, const struct hushmote_health_port *port) {
     uint32_t now = port->seconds(port->context);
     if ((h->has & HUSHMOTE_HAS_SEEN) && (now < h->seen || now - h->seen > HUSHMOTE_YEAR_S)) {
@@ -167,7 +168,7 @@ static inline void hushmote_health_battery(struct hushmote_health *h, const stru
     }
 }
 
-/** Return a label of static duration as a reading, or none for the index 0 of outcomes. */
+/** Return a label of static duration as a reading, or hushmote_none() for NULL. */
 static inline struct hushmote_reading hushmote_health_label(const char *const *labels, unsigned at) {
     return labels[at] ? hushmote_bytes(labels[at], strlen(labels[at])) : hushmote_none();
 }

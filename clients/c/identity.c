@@ -1,5 +1,5 @@
 /* A board's identity from a page in flash. The header is a magic text, a version, the fields' length, and the SHA-256 of
-   these and of the fields; fleet/provisioning/firmware.py writes it. Bytes after the fields are erased. */
+   these and of the fields; fleet/provisioning/firmware.py writes it. Bytes after the fields are 0xff. */
 #include <string.h>
 
 #include "core.h"

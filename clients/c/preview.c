@@ -1,6 +1,6 @@
 /* What a board would send, and what it has sent, in words. Spends nothing.
 
-   The words are device/preview.py's, and tests/vectors_previews.json checks both. To translate them, replace `words`. */
+   The words are device/preview.py's, and tests/clients/test_previews.py compares both. To translate them, replace `words`. */
 #include <string.h>
 
 #include "core.h"

@@ -1,5 +1,5 @@
 /**
- * @file What a client would send, and what it has sent, in words for the person at it. Spends nothing.
+ * @file What a client would send, and what it has sent, in words for its user. Spends nothing.
  *
  * The words are device/preview.py's. In readings, numbers are written with at most three decimals.
  */
@@ -12,14 +12,14 @@ const tenths = (n) => String(n / 10);
 const nats = (epsilon) => String(Math.floor(epsilon / 1000) / 1000);
 const remaining = (left) => `${left} more report${left === 1 ? '' : 's'} left`;
 
-function shown(reading) {
-  if (Array.isArray(reading)) return reading.map(shown).join(', ');
+function inWords(reading) {
+  if (Array.isArray(reading)) return reading.map(inWords).join(', ');
   if (typeof reading === 'boolean') return reading ? 'yes' : 'no';
   if (typeof reading === 'number') return String(Math.round(reading * 1000) / 1000);
   return reading == null ? 'no reading' : String(reading);
 }
 
-/** Return how many codes stand for a reading, and the odds in tenths that one of them is sent; null if not of this kind. */
+/** Return how many codes stand for a reading, and the odds in tenths that one of them is sent; null for a mechanism like sw. */
 function odds({ responses }) {
   const used = responses?.filter(([weight]) => weight);
   if (!used) return null;
@@ -54,7 +54,7 @@ export async function preview(client, name, reading, group) {
   if (index === null) {
     lines.push('No reading: a uniformly drawn value takes its place.');
   } else if (count) {
-    const value = shown(index === exp.none ? null : reading);
+    const value = inWords(index === exp.none ? null : reading);
     const start = count === 1 ? `One code stands for ${value}. It` : `${count} codes stand for ${value}. One of these`;
     lines.push(`${start} is sent with odds ${tenths(chance)} to 1.`);
   }

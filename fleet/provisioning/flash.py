@@ -25,7 +25,7 @@ from .usb import LEDGER, Board, FlashError, UsbLink, check_board, compile_mpy, p
 MODULES = ("ldp_client", "ldp_p256", "consent", "preview", "gap", "kept_experiments", "reporter_base")
 MODULES += ("mqtt_reporter", "station", "memory", "reporter_status", "async_reporter", "health")
 OPTIONAL = ("async_reporter", "health")
-"""The modules that a board gets only if its application imports them, because they use memory."""
+"""The modules that a board gets only if its application imports them, because they need memory."""
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "device" / "main.py"
 """A board's default application."""

@@ -48,7 +48,7 @@ def test_steps_copy_the_brokers_files_to_their_folder(tmp_path: Path):
     assert "mosquitto -c '/etc/mosquitto/hush mote/mosquitto.conf'" in there
 
 
-HARD_TO_QUOTE = 'a "\\?? \té😀1'  # must be escaped in both C and YAML
+HARD_TO_QUOTE = 'a "\\?? é😀1'  # must be escaped in both C and YAML
 
 
 def test_c_header_has_all_settings(tmp_path: Path):

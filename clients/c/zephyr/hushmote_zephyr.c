@@ -57,13 +57,13 @@ static uint64_t hash_of(const char *name, size_t bytes) { /* FNV-1a */
 
 /* Return a name's number, or FAILED. If it has none, assign the next one, or return ABSENT, or NO_ROOM if all are used. */
 static int number_of(struct nvs_fs *fs, const char *name, size_t bytes, bool assign) {
-    uint64_t wanted = hash_of(name, bytes), key;
+    uint64_t hash = hash_of(name, bytes), key;
     for (int at = 0; at < HUSHMOTE_ZEPHYR_NAMES; at++) {
         ssize_t size = nvs_read(fs, (uint16_t)(KEYS_AT + at), &key, sizeof key);
-        if (size == (ssize_t)sizeof key && key == wanted)
+        if (size == (ssize_t)sizeof key && key == hash)
             return at;
         if (size == -ENOENT)
-            return !assign ? ABSENT : nvs_write(fs, (uint16_t)(KEYS_AT + at), &wanted, sizeof wanted) < 0 ? FAILED : at;
+            return !assign ? ABSENT : nvs_write(fs, (uint16_t)(KEYS_AT + at), &hash, sizeof hash) < 0 ? FAILED : at;
         if (size < 0)
             return FAILED;
     }

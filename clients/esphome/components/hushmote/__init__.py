@@ -129,9 +129,9 @@ def _squares(value):
 
 name = _matching("[a-z0-9_-]{1,32}", "1 to 32 of a-z, 0-9, _ and -")
 
-# Characters that nobody sees: controls, line separators, marks of direction and order, half surrogate pairs.
-UNSEEN = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffd\ud800-\udfff"
-_group_text = _matching(rf'[^{UNSEEN}"\\]{{1,32}}', 'a text of 1 to 32 bytes without " and \\')
+# Invisible characters: controls, line separators, marks of direction and order, half surrogate pairs.
+INVISIBLE = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffd\ud800-\udfff"
+_group_text = _matching(rf'[^{INVISIBLE}"\\]{{1,32}}', 'a text of 1 to 32 bytes without " and \\')
 
 
 def group_value(value):
@@ -143,7 +143,7 @@ def group_value(value):
 
 
 login = cv.All(
-    cv.string, _matching(rf"[^{UNSEEN}]*", "a text without control characters and byte-order marks")
+    cv.string, _matching(rf"[^{INVISIBLE}]*", "a text without control characters and byte-order marks")
 )
 
 IN_FLASH = "nvs"

@@ -55,14 +55,14 @@ inline int health_rssi(void *) {
 #endif
 }
 inline uint32_t health_free_heap(void *) { return esp_get_free_heap_size(); }
-/* The RTC goes on over restarts and deep sleep, and starts anew when the power returns. */
+/* The RTC keeps running across restarts and deep sleep, and is reset when the power fails. */
 inline uint32_t health_seconds(void *) { return static_cast<uint32_t>(::time(nullptr)); }
 inline bool health_was_asleep() { return esp_reset_reason() == ESP_RST_DEEPSLEEP; }
 #endif
 
 inline const ::hushmote_health_port health_port{nullptr, health_cause, health_rssi, health_free_heap, health_seconds};
 
-/* A number's reading, NAN if there is none. */
+/* Return a number, or NAN if there is no reading. */
 inline float health_number(::hushmote_health &health, const char *question) {
   auto reading = ::hushmote_health_read(&health, &health_port, question);
   if (reading.kind == HUSHMOTE_IS_NONE)
@@ -74,7 +74,7 @@ inline bool health_flag(::hushmote_health &health, const char *question) {
   return ::hushmote_health_read(&health, &health_port, question).number != 0;
 }
 
-/* A label, nothing if there is none. */
+/* Return a label, or nothing if there is no reading. */
 inline optional<std::string> health_label(::hushmote_health &health, const char *question) {
   auto reading = ::hushmote_health_read(&health, &health_port, question);
   if (reading.kind == HUSHMOTE_IS_NONE)

@@ -121,8 +121,8 @@ def customize(
             raise UsageError(f"std:{name} asks for the share that is not {first}: give --label {first} first")
         values["labels"] = _list(labels)
         if set(asks) <= {*(definition.labels or ())}:  # each label, or some of them
-            kept = [label for label in labels if label in asks or name == "chip"]
-            values["asks"] = _list(kept) if 0 < len(kept) <= MAX_ASKS else _list(["most common"])
+            selection = [label for label in labels if label in asks or name == "chip"]
+            values["asks"] = _list(selection) if 0 < len(selection) <= MAX_ASKS else _list(["most common"])
         else:
             text = re.sub(r"^ranges = .*$", f"ranges = [[1, {len(labels) + 1}]]", text, flags=re.MULTILINE)
     for field, value in values.items():

@@ -201,7 +201,7 @@ def _finish(
     out: Path, batch: Batch, group: Sequence[DeviceSettings], roster: dict[str, tuple[str, str]]
 ) -> None:
     """Store a group's keys, register its devices, write their files, and add them to the roster."""
-    kept: dict[Path, bytes] = {}
+    settings_files: dict[Path, bytes] = {}
     files: dict[Path, bytes] = {}
     rows: dict[str, tuple[str, str]] = {}
     for settings in group:
@@ -213,11 +213,11 @@ def _finish(
         files[out / name] = content
         if batch.folder is not None:
             folder = batch.folder.path / DEVICES
-            kept[provision.settings_path(settings.device_id, folder)] = settings.to_json()
+            settings_files[provision.settings_path(settings.device_id, folder)] = settings.to_json()
     _put_state(out, batch, group)
     batch.register(group)
     with refusing(ProvisionError, f"write the devices' files in {out}"):
-        private_file.replace_all(kept | files)
+        private_file.replace_all(settings_files | files)
     roster.update(rows)
     _put(out / ROSTER, _csv(_HEADINGS, ((device, *row) for device, row in roster.items())))
 
@@ -235,17 +235,17 @@ def _ids(batch: Batch, done: Collection[str]) -> Iterator[str]:
     Raises:
         ProvisionError: If a device outside this batch has one of them.
     """
-    taken = batch.folder.device_ids() if batch.folder is not None else set[str]()
+    folder_ids = batch.folder.device_ids() if batch.folder is not None else set[str]()
     if batch.first is None:
         while True:
             device = secrets.token_hex(8)
-            if device not in taken and device not in done:
+            if device not in folder_ids and device not in done:
                 yield device
     numbered = (_numbered(batch.first, i) for i in range(batch.count))
     ids = [device for device in numbered if device not in done]
-    known = batch.store.known_devices(batch.fleet, ids) if batch.store is not None else frozenset[str]()
+    store_ids = batch.store.known_devices(batch.fleet, ids) if batch.store is not None else frozenset[str]()
     for device in ids:
-        if device in taken or device in known:
+        if device in folder_ids or device in store_ids:
             raise ProvisionError(
                 f"device {device} of fleet {batch.fleet} already exists: give another --first"
             )

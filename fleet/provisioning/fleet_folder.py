@@ -320,10 +320,10 @@ class FleetFolder:
         """
         with self._alone():
             journal = self.journal()
-            known = {(c.name, c.serial) for c in journal.credentials if c.kind == "device"}
-            names, root = {name for name, _ in known}, self.root()
-            new = [c for c in certificates if (c.name, c.serial) not in known]
-            new_logins = [device for device in logins if (device, None) not in known]
+            credentials = {(c.name, c.serial) for c in journal.credentials if c.kind == "device"}
+            names, root = {name for name, _ in credentials}, self.root()
+            new = [c for c in certificates if (c.name, c.serial) not in credentials]
+            new_logins = [device for device in logins if (device, None) not in credentials]
             for device in (*(c.name for c in certificates), *logins):
                 if device in journal.revoked:
                     raise FolderError(REVOKED.format(device))

@@ -206,8 +206,8 @@ def range_in(version: Experiment, r: IndexRange, of: Experiment) -> IndexRange |
     if version.type == "choice":
         own, others = index_names(version), index_names(of)
         if r.text.startswith(_NOT) and r.text not in others:
-            kept = r.text[len(_NOT) :]
-            is_first = own[0] == kept and kept != own[-1]
+            excluded = r.text[len(_NOT) :]
+            is_first = own[0] == excluded and excluded != own[-1]
             return IndexRange(1, len(own), r.text) if is_first else None
         name = others[r.low]
         is_same = r.high == r.low + 1 and (name != others[-1] or same_values(version, of))

@@ -268,10 +268,10 @@ def test_one_program_reports_as_two_devices_of_a_batch(tmp_path: Path):
         assert done.returncode == status, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    asked = experiment(bins=4, epsilon=2_000_000, budget={"rule": "sum", "cap": 40_000_000})
+    question = experiment(bins=4, epsilon=2_000_000, budget={"rule": "sum", "cap": 40_000_000})
     with fleet_broker.running(folder), Store(url) as store:
         store.add_fleet("home", keyed=True)
-        store.add_experiment("home", payload_of(asked))
+        store.add_experiment("home", payload_of(question))
         where = ("--store", url, "--broker", folder.path / "aggregator/aggregator_1.toml")
         keys = ("--master-key", folder.master_file(), "--signing-key", folder.signing_file())
         with served(*where, *keys) as process:
@@ -287,7 +287,7 @@ def test_one_program_reports_as_two_devices_of_a_batch(tmp_path: Path):
                 post(board, "run", "0", text="temp 1\n" * READINGS)
                 (board / "identity.bin").write_bytes(page[:700] + b"\0" + page[701:])
                 assert "the identity is damaged: flash it again" in post(board, "status", status=1)
-            until(lambda: store.histogram("home", asked.digest).sum() == 2 * READINGS, process.log)
+            until(lambda: store.histogram("home", question.digest).sum() == 2 * READINGS, process.log)
             assert process.end() == 0
         seen = {device for device, _, numbers in store.accepted_numbers("home") if READINGS in numbers}
         assert seen == {row[0] for row in rows[3:5]}

@@ -41,15 +41,15 @@ class TestReports:
         epsilons, boards = (2_000_000, 1_000_000), 20_000
         shared = SharedBudget(epsilons, LifetimeBudget(3_000_000), Rhythm(86_400, 365 * 86_400))
         rng, spent = np.random.default_rng(1), np.zeros(boards)
-        made = np.zeros((365, 2))
+        totals = np.zeros((365, 2))
         for day in range(365):
             for i, epsilon in enumerate(epsilons):
                 reports = (rng.random(boards) < 1 / shared.every) & (spent + epsilon <= 3_000_000)
                 spent += epsilon * reports
-                made[day, i] = reports.sum()
+                totals[day, i] = reports.sum()
         for i in (0, 1):
             expected = boards * shared.reports[-1][i]
-            assert abs(made[-91:, i].sum() - expected) < 6 * math.sqrt(expected)
+            assert abs(totals[-91:, i].sum() - expected) < 6 * math.sqrt(expected)
         assert spent.mean() / 3_000_000 == pytest.approx(shared.used, rel=0.02)
 
 

@@ -266,8 +266,8 @@ class TestSettings:
         subprocess.run(
             ["gcc", "-Wall", "-Werror", "-o", "show", *tmp_path.glob("*.c")], cwd=tmp_path, check=True
         )
-        shown = subprocess.run([tmp_path / "show"], capture_output=True, check=True).stdout
-        assert shown.decode().splitlines() == [t.value for t in typed]
+        output = subprocess.run([tmp_path / "show"], capture_output=True, check=True).stdout
+        assert output.decode().splitlines() == [t.value for t in typed]
 
     @needs_gcc
     @pytest.mark.slow
@@ -304,8 +304,8 @@ class TestSettings:
             pytest.skip("Node.js is not installed")
         (tmp_path / "all.json").write_text(f"[{','.join(t.settings.to_json().decode() for t in typed)}]")
         script = "console.log(JSON.stringify(JSON.parse(require('fs').readFileSync('all.json', 'utf8'))))"
-        shown = subprocess.run([NODE, "-e", script], cwd=tmp_path, capture_output=True, check=True).stdout
-        assert [values[t.place] for t, values in zip(typed, json.loads(shown), strict=True)] == [
+        output = subprocess.run([NODE, "-e", script], cwd=tmp_path, capture_output=True, check=True).stdout
+        assert [values[t.place] for t, values in zip(typed, json.loads(output), strict=True)] == [
             t.value for t in typed
         ]
 
@@ -335,8 +335,8 @@ class TestSettings:
         program += f"{{ puts(u); puts(p); }}\nint main() {{ show({arguments}); }}\n"
         (tmp_path / "show.cpp").write_text(program)
         subprocess.run(["g++", "-o", "show", "show.cpp"], cwd=tmp_path, check=True)
-        shown = subprocess.run([tmp_path / "show"], capture_output=True, check=True).stdout
-        assert shown.decode().splitlines() == [user, password]
+        output = subprocess.run([tmp_path / "show"], capture_output=True, check=True).stdout
+        assert output.decode().splitlines() == [user, password]
 
     @needs_esphome
     @pytest.mark.slow
@@ -372,8 +372,8 @@ class TestSettingsTypedByHand:
         ]
         answers = on_micropython(tmp_path, [content for content, _ in cases], None)
         for (_, expected), answer in zip(cases, answers, strict=True):
-            shown = answer["settings"]["wifi_ssid"] if "settings" in answer else answer["refused"]
-            assert expected in shown
+            text = answer["settings"]["wifi_ssid"] if "settings" in answer else answer["refused"]
+            assert expected in text
 
     @pytest.mark.slow
     def test_null_passwords_connect(self, tmp_path: Path):
@@ -451,10 +451,10 @@ class TestExperiments:
             script += "  const { sha256 } = await parseExperiment(Buffer.from(x, 'hex'));\n"
             script += "  console.log(Buffer.from(sha256).toString('hex'));\n}\n"
             (tmp_path / "parse.mjs").write_text(script)
-            shown = subprocess.run(
+            parsed = subprocess.run(
                 [NODE, "parse.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True
             )
-            assert [line[:8] for line in shown.stdout.split()] == digests
+            assert [line[:8] for line in parsed.stdout.split()] == digests
 
 
 class TestByteOrderMarks:

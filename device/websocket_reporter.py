@@ -29,7 +29,7 @@ _CONTINUATION, _BINARY, _CLOSE, _PING, _PONG = 0x0, 0x2, 0x8, 0x9, 0xA
 
 
 class WebSocketRefused(Exception):
-    """The server does not switch to MQTT over WebSocket; the argument says what it answered."""
+    """The server does not switch to MQTT over WebSocket; the argument states its answer."""
 
 
 class _Stream:

@@ -225,7 +225,7 @@ class FleetQuestions:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What the new questions change, in two or three lines."""
+        """The changes that the new questions make, in two or three lines."""
         plan, before = self.plan, self.before
         count, reports = len(plan.questions), counted(plan.shared.reports_in_life)
         life = f"{reports} in {length(self.rhythm.horizon_s)}"
@@ -238,7 +238,9 @@ class FleetQuestions:
         for q in plan.questions:
             was = f" (before: {_half_width(old[q.name])})" if q.name in old else ""
             errors.append(f"{q.name} {_half_width(plan.error(q))}{was}")
-        lines.append(f"Points in the last quarter with {self.devices:,} devices: {', '.join(errors)}.")
+        lines.append(
+            f"Errors in points in the last quarter with {self.devices:,} devices: {', '.join(errors)}."
+        )
         if changed := self.adjusted:
             rates = sorted({f"{v.experiment.every:,}" for v in changed})
             names = ", ".join(v.experiment.name for v in changed)

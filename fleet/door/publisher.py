@@ -150,7 +150,7 @@ class ReportPublisher:
 
     @property
     def is_complete(self) -> bool:
-        """Whether `retained` has everything, so that what it lacks is not on the broker."""
+        """Whether `retained` has all of the broker's messages, so that others do not exist there."""
         connection = self._open_connection if self.ready.is_set() else None
         return self._was_complete if connection is None else connection.is_complete(self._quiet_s)
 

@@ -57,7 +57,7 @@ _NUMBERED = re.compile(r"(.*?)([0-9]{1,18})", re.DOTALL)
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """What to make.
+    """The devices to make.
 
     Attributes:
         fleet_keys: The fleet's keys; None for an open fleet.

@@ -19,6 +19,9 @@ else:
     from reporter_base import sleep_ms, ticks_diff, ticks_ms
 
 
+_CHECKED = ("fleet", "device", "key", "announce", "wifi", "time", "mqtt")  # first words of our settings' names
+
+
 def load_settings(path):
     """Return the settings that `hushmote flash` wrote.
 
@@ -39,7 +42,7 @@ def load_settings(path):
                 f.seek(0)
             settings = json.load(f)
         for name, value in settings.items():
-            _check_text(name, value)
+            _check(name, value)
     except OSError:
         raise SettingsError("no %s: run `hushmote provision`, then `hushmote flash`" % path)
     except (ValueError, AttributeError):  # AttributeError: not an object
@@ -50,8 +53,15 @@ def load_settings(path):
     return settings
 
 
-def _check_text(name, value):
-    """Raise SettingsError for a text that could only fail later."""
+def _check(name, value):
+    """Raise SettingsError for a value, typed by hand, that could only fail later."""
+    kind, what = str, "text in quotes, or null"
+    if name == "mqtt_port":
+        kind, what = int, "a number without quotes"
+    elif name in ("mqtt_status", "mqtt_last_will"):
+        kind, what = bool, "true or false without quotes"
+    if value is not None and type(value) is not kind and name.split("_")[0] in _CHECKED:
+        raise SettingsError("%s must be %s" % (name, what))
     if name == "wifi_ssid" and isinstance(value, str) and len(value.encode()) > 32:
         raise SettingsError("wifi_ssid has more than 32 bytes in UTF-8: write the network's own name")
     for c in value if isinstance(value, str) else "":

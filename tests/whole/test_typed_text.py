@@ -355,8 +355,8 @@ class TestSettingsTypedByHand:
     def test_micropython_reads_or_refuses_them(self, tmp_path: Path):
         usual = json.loads(DeviceSettings("home", "d1", wifi_ssid="a", mqtt_host="b").board_json())
 
-        def file(ssid: str, *, escaped: bool = False, mark: str = "") -> bytes:
-            return (mark + json.dumps(usual | {"wifi_ssid": ssid}, ensure_ascii=escaped)).encode()
+        def file(ssid: Any, *, escaped: bool = False, mark: str = "", **values: Any) -> bytes:
+            return (mark + json.dumps(usual | {"wifi_ssid": ssid} | values, ensure_ascii=escaped)).encode()
 
         emoji = "wifi_ssid has an emoji as two \\u escapes: write the emoji itself"
         long = "wifi_ssid has more than 32 bytes in UTF-8: write the network's own name"
@@ -367,6 +367,12 @@ class TestSettingsTypedByHand:
             (file(TEXTS["emoji"], escaped=True), emoji),
             (file(TEXTS["33 characters"]), long),
             (file(TEXTS["32 umlauts"]), long),
+            (file("a", mqtt_password=None, mqtt_port=1884, my_setting=[3]), "a"),
+            (file(24), "wifi_ssid must be text in quotes, or null"),
+            (file("a", wifi_password=12345678), "wifi_password must be text in quotes, or null"),
+            (file("a", mqtt_port="1883"), "mqtt_port must be a number without quotes"),
+            (file("a", mqtt_port=True), "mqtt_port must be a number without quotes"),
+            (file("a", mqtt_status="false"), "mqtt_status must be true or false without quotes"),
             (b"[1]", "damaged"),
             (b"{}", "fleet is empty"),
         ]

@@ -41,7 +41,8 @@ def unusable_character(text: str) -> str | None:
 
 def describe_character(character: str) -> str:
     """Return a character's code point and its name, such as "U+0009 (tab)"."""
-    name = _COMMON_NAMES.get(character) or unicodedata.name(character, "a control character").lower()
+    unnamed = "a byte that is not UTF-8" if "\udc80" <= character <= "\udcff" else "a control character"
+    name = _COMMON_NAMES.get(character) or unicodedata.name(character, "").lower() or unnamed
     return f"U+{ord(character):04X} ({name})"
 
 

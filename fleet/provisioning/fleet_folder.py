@@ -30,6 +30,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from ...server import private_file
 from ...server.errors import ProvisionError, refusing
+from ...server.plain_text import unusable_character
 from ...server.wire.topics import NameRefused, check_device, check_fleet
 from . import authority, nats
 from . import journal as journal_file
@@ -466,6 +467,8 @@ def make(path: Path, fleet: FleetSpec, *, passphrase: bytes | None = None, write
     check_fleet(fleet.fleet)
     for host in fleet.board_hosts:
         authority.host_name(host)
+    if character := unusable_character(fleet.consent):
+        raise FolderError(f"--consent contains {character}, which statements cannot show: remove it")
     if not fleet.hosts:
         raise AuthorityError("a broker needs a name: give --host, the name under which devices reach it")
     if fleet.broker_folder and not PurePosixPath(fleet.broker_folder).is_absolute():

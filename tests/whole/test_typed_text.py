@@ -21,14 +21,17 @@ from c_core import needs_gcc, post_program
 from command_line import hushmote
 from esphome_host import COMPONENTS, esphome, needs_esphome
 from micropython import find_runtime
+from refusals import fails
 from run_page import LIBRARY
 from running_aggregator import until
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.fleet.provisioning.firmware import c_header, esphome_yaml
+from hushmote.fleet.provisioning.fleet_folder import FolderError, make
+from hushmote.fleet.provisioning.fleet_spec import FleetSpec
 from hushmote.fleet.provisioning.master_key import load_keys, to_text
-from hushmote.fleet.provisioning.settings import DeviceSettings, load_settings
-from hushmote.server.errors import HushmoteError
+from hushmote.fleet.provisioning.settings import DeviceSettings, Network, load_settings, provision_device
+from hushmote.server.errors import HushmoteError, ProvisionError
 from hushmote.server.experiments import definition
 from hushmote.simulator.broker import MosquittoBroker
 
@@ -237,6 +240,17 @@ class TestSettings:
         if text not in ("U+0000", "half a pair"):  # no command line can have these
             with pytest.raises(AssertionError):
                 provision(tmp_path, **{place: TEXTS[text]})
+
+    def test_byte_of_another_encoding_is_named(self):
+        """A terminal that sends Latin-1 makes `Küche` two characters and a byte."""
+        with fails(".*wifi_ssid contains U[+]DCFC .a byte that is not UTF-8.", ProvisionError):
+            provision_device(None, "home", "d1", Network(wifi_ssid="K\udcfcche"))
+
+    @pytest.mark.parametrize("text", ["tab", "right to left", "half a pair", "byte-order mark"])
+    def test_place_of_consent_is_refused_where_typed(self, text: str, tmp_path: Path):
+        with fails("--consent contains U", FolderError):
+            make(tmp_path / "f", FleetSpec("home", ("h",), consent=TEXTS[text]), write_master=True)
+        assert not (tmp_path / "f").exists()
 
     @pytest.mark.slow
     def test_micropython_connects_with_them(

@@ -328,6 +328,12 @@ def devices_command(  # noqa: PLR0913 - one for each option
         soft_wrap=True,
     )
     show.out.print(f"{out / batch.ROSTER}: their ids, files and SHA-256; no keys", soft_wrap=True)
+    parts = {"Wi-Fi (--wifi-ssid)": network.wifi_ssid, "broker (--broker or --folder)": network.mqtt_host}
+    missing = " and no ".join(name for name, value in parts.items() if not value)
+    if missing and result.new:
+        show.out.print(
+            f"the files have no {missing}: the firmware must provide what it needs", soft_wrap=True
+        )
     if opened is not None and result.new and (login or opened.fleet.broker == NATS):
         print_next([rotation.reload_broker(opened.fleet)])
 

@@ -2,7 +2,8 @@
 
     roster.csv        device id, file and SHA-256 of each finished device; no secrets
     DEVICE.page.bin   a device's file, or DEVICE.nvs.csv; secret
-    batch.json        the batch's options and the settings of devices in progress; secret until the end
+    batch.json        the batch's options, with a hash of settings that include passwords, and the settings of
+                      devices in progress; secret
     mfg_config.csv    with NVS, the two files for Espressif's mfg_gen, written last; the second one is secret
     mfg_values.csv
 

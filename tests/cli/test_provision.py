@@ -233,6 +233,7 @@ class TestDevices:
         command = ("provision", "devices", "--folder", "f", "--for", "page", "--out", "out")
         printed = hushmote(*command, "--count", "2", cwd=tmp_path)
         assert "out: 2 devices of fleet home, 2 of them new; only you can read the files" in printed
+        assert "the files have no Wi-Fi (--wifi-ssid): the firmware must provide what it needs" in printed
         assert "send every nats-server SIGHUP" in " ".join(printed.split())
         assert hushmote(*command, "--count", "2", cwd=tmp_path).splitlines() == [
             "out: 2 devices of fleet home, 0 of them new; only you can read the files",
@@ -242,6 +243,15 @@ class TestDevices:
         hushmote("provision", "device", device, "--folder", "f", "--for", "page", cwd=tmp_path)
         again = tmp_path / "f/devices" / f"{device}.page.bin"
         assert again.read_bytes() == (tmp_path / "out" / again.name).read_bytes()
+
+    def test_missing_network_is_stated(self, tmp_path: Path):
+        command = ("provision", "devices", "--open", "--for", "page", "--count", "2")
+        printed = hushmote(*command, "--out", "a", cwd=tmp_path)
+        assert "the files have no Wi-Fi (--wifi-ssid) and no broker (--broker or --folder): " in printed
+        network = ("--wifi-ssid", "garden", "--broker", "mqtt://localhost")
+        assert "have no" not in hushmote(
+            *command, "--out", "b", *network, cwd=tmp_path, environment={"HUSHMOTE_WIFI_PASSWORD": "12345678"}
+        )
 
     @refusals(
         ("--for page --count 3 --out o", "give --master-key FILE for a keyed fleet, or --open"),

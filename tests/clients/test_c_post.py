@@ -28,6 +28,7 @@ from serve_process import served
 from hushmote.device.kept_experiments import KeptExperiments
 from hushmote.device.ldp_client import Client, Experiment
 from hushmote.fleet.provisioning.authority import parse
+from hushmote.fleet.provisioning.firmware import Firmware, file_content
 from hushmote.fleet.provisioning.master_key import to_text
 from hushmote.fleet.provisioning.settings import Network, provision_device
 from hushmote.server.store import Store
@@ -388,6 +389,12 @@ class TestReports:
         post.settings["mqtt_host"] = host
         post.set_broker_port(1)
         assert "write mqtt_host as host or host:port" in post("provision", status=1)
+
+    def test_page_without_broker_is_refused(self, program: Path, tmp_path: Path):
+        post = Post(program, tmp_path / "c", 1)
+        page = file_content(provision_device(None, "open", "c"), Firmware.PAGE)
+        (post.folder / "identity.bin").write_bytes(page)
+        assert "identity.bin has no broker: give" in post("provision", status=1)
 
     def test_websocket_is_refused_and_the_door_named(self, program: Path, tmp_path: Path):
         post = Post(program, tmp_path / "c", 1)

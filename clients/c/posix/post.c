@@ -219,6 +219,8 @@ static const char *read_page(struct hushmote_config *config, bool *is_there) {
     fclose(file);
     if (code != HUSHMOTE_OK)
         return hushmote_text(code);
+    if (!identity.hosts[0])
+        return "identity.bin has no broker: give `hushmote provision devices` --broker or --folder";
     if ((size_t)snprintf(broker->hosts, sizeof broker->hosts, "%s", identity.hosts) >= sizeof broker->hosts ||
         (size_t)snprintf(broker->user, sizeof broker->user, "%s", identity.user) >= sizeof broker->user ||
         (size_t)snprintf(broker->password, sizeof broker->password, "%s", identity.password) >= sizeof broker->password ||

@@ -64,13 +64,17 @@ def check_board_text(what: str, text: str, max_bytes: int) -> None:
 
     Args:
         what: What the text is, with which the message starts.
-        text: The text. Boards accept what is_plain() does, without quotes. The form NFC is required because
-            two spellings that look the same would be different values, which boards cannot notice.
+        text: The text. Boards accept what is_plain() does, without quotes. The form NFC is required, and soft
+            hyphens and the like are refused, because two spellings that look the same would be different
+            values, which boards cannot notice.
         max_bytes: The largest size in UTF-8.
     """
     refused = next((describe_character(c) for c in text if c in '"\\'), None) or unusable_character(text)
     if refused:
         raise ValueError(f"{what} {text!r:.100} contains {refused}, which boards refuse: remove it")
+    # Joiners, which emoji and some scripts need, are allowed.
+    if unseen := next((describe_character(c) for c in text if c in "\u00ad\u200b\u2060"), None):
+        raise ValueError(f"{what} {text!a:.100} contains {unseen}, which nobody sees: remove it")
     if not unicodedata.is_normalized("NFC", text):
         raise ValueError(
             f"{what} {text!a:.100} is not in the Unicode form NFC, in which a letter and its accent are "

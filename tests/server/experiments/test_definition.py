@@ -327,6 +327,8 @@ class TestGroup:
         ('["2.3.1", "2.4.0"]', '["2.4.0", "other"]', "groups: other is always added as the last value: omit"),
         ('["2.3.1", "2.4.0"]', '["2.4.0", ""]', "groups: '' must have 1 to 32 bytes in UTF-8, not 0"),
         ('["2.3.1", "2.4.0"]', '["2.4.0", "a\\u0308"]', "is not in the Unicode form NFC"),
+        ('["2.3.1", "2.4.0"]', '["2.4.0", "a\\u200b"]', "contains U+200B (zero width space), which nobody"),
+        ('["2.3.1", "2.4.0"]', '["2.4.0", "a\\u00ad"]', "contains U+00AD (soft hyphen), which nobody sees"),
         ('["2.3.1", "2.4.0"]', '["2.4.0", "2\\u202e"]', "contains U+202E (right-to-left override)"),
         ('["2.3.1", "2.4.0"]', f'["2.4.0", "{"ä" * 17}"]', "must have 1 to 32 bytes in UTF-8, not 34"),
         ('"2.4.0" = 1', '"2.5.0" = 1', "every: '2.5.0' is not one of groups: list it there, or omit it"),

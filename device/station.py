@@ -19,7 +19,7 @@ else:
     from reporter_base import sleep_ms, ticks_diff, ticks_ms
 
 
-_CHECKED = ("fleet", "device", "key", "announce", "wifi", "time", "mqtt")  # first words of our settings' names
+_CHECKED = ("fleet", "device", "key", "announce", "wifi", "time", "mqtt")  # first words of settings' names
 
 
 def load_settings(path):

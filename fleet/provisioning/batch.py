@@ -24,7 +24,7 @@ import io
 import json
 import re
 import secrets
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,6 +141,52 @@ class Batch:
             self.store.allow_devices(self.fleet, [s.device_id for s in devices])
 
 
+@dataclasses.dataclass
+class _Roster:
+    """The finished devices, in a file to which people add columns, such as the board of each device.
+
+    Attributes:
+        content: The file's content; what people and spreadsheets wrote there stays.
+        files: Device id to name of the device's file.
+    """
+
+    content: bytes = b""
+    files: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def _delimiter(self) -> str:
+        semicolons = (_HEADINGS[0] + ";").encode() in self.content.partition(b"\n")[0].replace(b'"', b"")
+        return ";" if semicolons else ","  # as Excel writes in many languages
+
+    @classmethod
+    def read(cls, path: Path, target: Firmware) -> _Roster:
+        """Return a file's roster, empty if there is none; raise ProvisionError if it is damaged."""
+        if not path.exists():
+            return cls(_csv([_HEADINGS]))
+        with refusing(ProvisionError, f"read {path}"):
+            roster = cls(path.read_bytes())
+        text = io.StringIO(roster.content.decode("utf-8-sig", "replace"), newline="")
+        try:
+            table = [row for row in csv.reader(text, delimiter=roster._delimiter) if any(row)]
+        except csv.Error:  # such as a quote that never ends
+            table = []
+        headings, *rows = table or [[]]
+        roster.files = {row[0]: row[1] for row in rows if len(row) >= len(_HEADINGS)}
+        # Spreadsheets change ids of digits; the files' names show that.
+        unchanged = all(firmware.file_name(device, target) == name for device, name in roster.files.items())
+        if tuple(headings[:3]) != _HEADINGS or len(roster.files) != len(rows) or not unchanged:
+            raise ProvisionError(
+                f"{path} is damaged: restore it from a backup; without it, ids could be used twice"
+            )
+        return roster
+
+    def add(self, rows: Sequence[tuple[str, str, str]]) -> None:
+        """Add the rows of finished devices."""
+        end = b"" if self.content.endswith(b"\n") else b"\n"
+        self.content += end + _csv(rows, self._delimiter)
+        self.files |= {device: name for device, name, _ in rows}
+
+
 @dataclasses.dataclass(frozen=True)
 class BatchResult:
     """The result of a finished batch.
@@ -173,44 +219,42 @@ def provision_devices(
     """
     batch.check()
     with _open(out):
-        in_progress, roster = _read_state(out, batch), _read_roster(out)
-        in_progress = [s for s in in_progress if s.device_id not in roster]
-        begun = {*roster, *(s.device_id for s in in_progress)}
+        in_progress, roster = _read_state(out, batch), _Roster.read(out / ROSTER, batch.target)
+        in_progress = [s for s in in_progress if s.device_id not in roster.files]
+        begun = {*roster.files, *(s.device_id for s in in_progress)}
         if len(begun) > batch.count:
             raise ProvisionError(
                 f"{out} has {len(begun):,} devices already: give that --count or more, or another --out"
             )
-        before, ids = len(roster), _ids(batch, begun)
+        before, ids = len(roster.files), _ids(batch, begun)
         advance(before)
         if in_progress:
             _finish(out, batch, in_progress, roster)
             advance(len(in_progress))
-        while len(roster) < batch.count:
+        while len(roster.files) < batch.count:
             group: list[DeviceSettings] = []
-            for settings in batch.make([*islice(ids, min(GROUP, batch.count - len(roster)))], now):
+            for settings in batch.make([*islice(ids, min(GROUP, batch.count - len(roster.files)))], now):
                 group.append(settings)
                 advance(0.5)
             _finish(out, batch, group, roster)
             advance(0.5 * len(group))
         if batch.target is Firmware.NVS:
-            _put_mfg(out, roster)
+            _put_mfg(out, roster.files)
         _put_state(out, batch, ())
-        return BatchResult(len(roster), len(roster) - before)
+        return BatchResult(len(roster.files), len(roster.files) - before)
 
 
-def _finish(
-    out: Path, batch: Batch, group: Sequence[DeviceSettings], roster: dict[str, tuple[str, str]]
-) -> None:
+def _finish(out: Path, batch: Batch, group: Sequence[DeviceSettings], roster: _Roster) -> None:
     """Store a group's keys, register its devices, write their files, and add them to the roster."""
     settings_files: dict[Path, bytes] = {}
     files: dict[Path, bytes] = {}
-    rows: dict[str, tuple[str, str]] = {}
+    rows: list[tuple[str, str, str]] = []
     for settings in group:
         name, content = (
             firmware.file_name(settings.device_id, batch.target),
             firmware.file_content(settings, batch.target),
         )
-        rows[settings.device_id] = name, hashlib.sha256(content).hexdigest()
+        rows.append((settings.device_id, name, hashlib.sha256(content).hexdigest()))
         files[out / name] = content
         if batch.folder is not None:
             folder = batch.folder.path / DEVICES
@@ -219,8 +263,8 @@ def _finish(
     batch.register(group)
     with refusing(ProvisionError, f"write the devices' files in {out}"):
         private_file.replace_all(settings_files | files)
-    roster.update(rows)
-    _put(out / ROSTER, _csv(_HEADINGS, ((device, *row) for device, row in roster.items())))
+    roster.add(rows)
+    _put(out / ROSTER, roster.content)
 
 
 def _numbered(first: str, at: int) -> str:
@@ -303,37 +347,20 @@ def _put_state(out: Path, batch: Batch, pending: Sequence[DeviceSettings]) -> No
     _put(out / STATE, json.dumps(state).encode() + b"\n")
 
 
-def _read_roster(out: Path) -> dict[str, tuple[str, str]]:
-    """Return the finished devices' files and their SHA-256."""
-    path = out / ROSTER
-    if not path.exists():
-        return {}
-    with refusing(ProvisionError, f"read {path}"):
-        rows = list(csv.reader(io.StringIO(path.read_text("utf-8", "replace"))))
-    roster = {row[0]: (row[1], row[2]) for row in rows[1:] if len(row) == len(_HEADINGS)}
-    if rows[:1] != [list(_HEADINGS)] or len(roster) != len(rows) - 1:
-        raise ProvisionError(
-            f"{path} is damaged: restore it from a backup; without it, ids could be used twice"
-        )
-    return roster
-
-
-def _put_mfg(out: Path, roster: dict[str, tuple[str, str]]) -> None:
+def _put_mfg(out: Path, files: dict[str, str]) -> None:
     """Write the files with all devices for Espressif's mfg_gen."""
     rows: list[tuple[str, str]] = []
-    for device, (name, _) in roster.items():
+    for device, name in files.items():
         path = out / name
         with refusing(ProvisionError, f"read {path}"):
             rows.append((device, path.read_text("ascii").rstrip().rpartition(",")[2]))
     _put(out / MFG_CONFIG, f"{firmware.NVS_NAMESPACE},namespace,\n{firmware.NVS_KEY},data,base64\n".encode())
-    _put(out / MFG_VALUES, _csv(("id", firmware.NVS_KEY), rows))
+    _put(out / MFG_VALUES, _csv([("id", firmware.NVS_KEY), *rows]))
 
 
-def _csv(headings: Sequence[str], rows: Any) -> bytes:
+def _csv(rows: Iterable[Sequence[str]], delimiter: str = ",") -> bytes:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(headings)
-    writer.writerows(rows)
+    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(rows)
     return text.getvalue().encode()
 
 

@@ -194,6 +194,29 @@ class TestBatch:
         with fails("has 5 devices already: give that --count or more, or another --out", ProvisionError):
             place.make(first="a-09", count=4)
 
+    @pytest.mark.parametrize("delimiter", [",", ";"])
+    def test_keeps_what_people_add_to_the_roster(self, delimiter: str, tmp_path: Path):
+        """As a spreadsheet in Windows stores it, with a column and a note in another encoding."""
+        place = Place(None, None, tmp_path / "out")
+        place.make(first="7", count=3)
+        path = place.out / ROSTER
+        lines = path.read_text().replace(",", delimiter).splitlines()
+        notes = [b"board", b"B1", b'"K\xfcche, oben"', b""]
+        rows = [line.encode() + delimiter.encode() + note for line, note in zip(lines, notes, strict=True)]
+        edited = b"\xef\xbb\xbf" + b"\r\n".join(rows)
+        path.write_bytes(edited)
+        assert place.make(first="7", count=4) == batch.Made(4, 1)
+        assert path.read_bytes().startswith(edited + f"\n10{delimiter}10.page.bin{delimiter}".encode())
+        assert place.make(first="7", count=4) == batch.Made(4, 0)
+
+    def test_refuses_ids_that_a_spreadsheet_changed(self, tmp_path: Path):
+        place = Place(None, None, tmp_path / "out")
+        place.make(first="007", count=2)
+        path = place.out / ROSTER
+        path.write_text(path.read_text().replace("\n007,", "\n7,"))
+        with fails("roster.csv is damaged: restore it", ProvisionError):
+            place.make(first="007", count=3)
+
     def test_never_uses_an_id_twice(self, fresh: Fresh):
         place = fresh()
         place.make(first="a-1")
@@ -281,7 +304,7 @@ class TestRefusals:
             ({"first": "Line-1"}, "device"),
             ({"first": "a" * 31 + "9", "count": 99}, "device"),
             ({"network": Network(mqtt_host="a b")}, "mqtt_host must be host or host:port"),
-            ({"network": Network(mqtt_host="b" * 4000)}, "but a page has 4,096"),
+            ({"network": Network(mqtt_host=",".join(["b"] * 2000))}, "but a page has 4,096"),
         ],
     )
     def test_wrong_value_changes_nothing(self, place: Place, changes: dict[str, Any], message: str):

@@ -89,11 +89,11 @@ export class Door {
       if (!this.#client.consent) return;
       try {
         const answer = await this.#request(`experiment/${name}`);
+        if (!isFromDoor(answer)) throw new Error(`the answer ${answer.status} ${NOT_A_DOOR}`);
         const isMissing = answer.status === 404; // in an open fleet, a withdrawal; in a keyed one, the client refuses it
-        if (isMissing && !isFromDoor(answer)) throw new Error(`the answer 404 ${NOT_A_DOOR}`);
         if (answer.status !== 200 && !isMissing) throw new Error(`the door answered ${answer.status}`);
         const payload = isMissing ? new Uint8Array() : new Uint8Array(await answer.arrayBuffer());
-        if (!isMissing && !payload.length) throw new Error(`an empty answer ${NOT_A_DOOR}`);
+        if (!isMissing && !payload.length) throw new Error('the door answered nothing');
         if (!payload[0]) await this.#client.withdraw(name, payload);
         else if (!this.#client.ended.has(name)) {
           checkName(payload, name);

@@ -205,9 +205,9 @@ class TestBatch:
         rows = [line.encode() + delimiter.encode() + note for line, note in zip(lines, notes, strict=True)]
         edited = b"\xef\xbb\xbf" + b"\r\n".join(rows)
         path.write_bytes(edited)
-        assert place.make(first="7", count=4) == batch.Made(4, 1)
+        assert place.make(first="7", count=4) == batch.BatchResult(4, 1)
         assert path.read_bytes().startswith(edited + f"\n10{delimiter}10.page.bin{delimiter}".encode())
-        assert place.make(first="7", count=4) == batch.Made(4, 0)
+        assert place.make(first="7", count=4) == batch.BatchResult(4, 0)
 
     def test_refuses_ids_that_a_spreadsheet_changed(self, tmp_path: Path):
         place = Place(None, None, tmp_path / "out")

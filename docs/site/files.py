@@ -37,7 +37,7 @@ PATTERNS = (
     "clients/c/**/*.ino",
     "clients/c/**/*.md",
     "clients/esphome/README.md",
-    "clients/esphome/example.yaml",
+    "clients/esphome/*.yaml",
     "deploy/**/*",
     "deploy/postgres/*",
     "device/*.py",

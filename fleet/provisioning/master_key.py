@@ -163,9 +163,11 @@ def _read(path: Path | None, environ: Mapping[str, str] | None) -> tuple[str | N
             mode = os.fstat(f.fileno()).st_mode
             text = f.read(1024)
     except UnicodeDecodeError:
-        text, mode = "", 0
+        text = ""
     except OSError as e:
         raise MasterKeyError(f"cannot read the master key {path}: {os_reason(e)}") from None
+    if not text.isascii() or not text:
+        return "", str(path)  # not a key, so its mode does not matter
     if private_file.readable_by_others(path, mode):
         raise MasterKeyError(f"{path} can be read by others; run `chmod 600` on it")
     return text, str(path)

@@ -4,8 +4,6 @@ import re
 import unicodedata
 from typing import Literal
 
-from rich.cells import cell_len, set_cell_size
-
 from ..device.ldp_client import is_plain
 
 CsvDialect = Literal["plain", "excel-eu"]
@@ -65,4 +63,6 @@ def cell(value: object) -> object:
 
 def shorten(text: str, max_width: int) -> str:
     """Shorten a text to at most `max_width` columns of a terminal, with … in place of the rest."""
+    from rich.cells import cell_len, set_cell_size  # imported lazily so that commands start fast
+
     return text if cell_len(text) <= max_width else f"{set_cell_size(text, max_width - 1)}…"

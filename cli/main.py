@@ -48,7 +48,7 @@ _PANELS = {
         "experiment": "Check, add, list, withdraw and clear a fleet's experiments.",
         "serve": "Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.",
         "door": "Accept reports over HTTP and publish them: for LoRaWAN servers, scripts and browsers.",
-        "notify": "Check the addresses that alerts are sent to, and send each a test message.",
+        "notify": "Check the addresses that `hushmote serve --notify` sends alerts to.",
         "status": "Show a store's health, each experiment's finding, and the rejected reports.",
     },
     "Boards": {

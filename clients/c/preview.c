@@ -56,6 +56,8 @@ static void put_bytes(struct out *out, const void *text, size_t bytes) {
         return;
     }
     bytes = bytes < out->left ? bytes : out->left;
+    if (out->at == NULL)
+        return;
     memcpy(out->at, text, bytes);
     out->at += bytes;
     out->left -= bytes;

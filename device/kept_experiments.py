@@ -37,9 +37,6 @@ else:
     import ldp_client
 
 
-_MAX_NAMES = 64  # whose serials are stored
-
-
 def _name_in(payload):
     """Return the name in an experiment's JSON, or None for JSON that enroll() will refuse."""
     end = payload.find(b"\x00")
@@ -89,7 +86,6 @@ class KeptExperiments:
         self.waiting = []
         self._refused = {}  # name -> SHA-256 of the last refused payload, and the reason
         self._each = client._policy.get("ask") == "each"
-        self._stored = set()  # names that have a file
         self._agreed = {}  # name -> consent.question() of the last consent
         self.asking = {}
         self._opt_out = None  # the client's last opt-out at the time of the last take()
@@ -98,13 +94,8 @@ class KeptExperiments:
         if self._each or any(["." in name for name in files]):  # an opt-out ends every consent in the folder
             ldp_client._import_sibling("consent").load(self, names)
         for name in files:
-            if "." in name:
-                continue
-            self._stored.add(name)
-            if name in names:
-                self._load(name)
-            else:
-                self._shrink(name)
+            if "." not in name:
+                self._load(name, name not in names)
 
     def files(self):
         """Return the names of the folder's files."""
@@ -207,7 +198,7 @@ class KeptExperiments:
 
     def _enroll(self, name, payload, verified):
         try:
-            ldp_client.check(self._has_room(name), "the serials of %d other names are stored" % _MAX_NAMES)
+            ldp_client.check(self._has_room(name), "the serials of 64 other names are stored")
             self._client.enroll(payload, verified)
         except ldp_client.ExperimentRefused as e:
             # Use the topic's name: the client has no name for an experiment that it cannot read.
@@ -215,42 +206,36 @@ class KeptExperiments:
             raise
 
     def _has_room(self, name):
-        """Return whether a name's serial is stored or may be."""
-        return (
-            self._folder is None
-            or self._client._announce_key is None
-            or name in self._stored
-            or len(self._stored) < _MAX_NAMES
-        )
+        """Return whether a name's serial is stored, or may be."""
+        if self._client._announce_key is None:
+            return True
+        names = [other for other in self.files() if "." not in other]
+        return name in names or len(names) < 64
 
     def _seal(self, name, data):
         """Return the CRC-32 of data together with its fleet, announce key and name."""
         owner = (self._client.fleet + "/" + name).encode() + (self._client._announce_key or b"")
         return binascii.crc32(data, binascii.crc32(owner))
 
-    def _read(self, name):
-        """Return the lowest accepted serial and the payload, or (0, None) if the file is not intact."""
+    def _load(self, name, unknown):
+        """Take part in a stored experiment; if the policy does not know its name, keep only its serial."""
         try:
             with open(self._folder + "/" + name, "rb") as f:
                 data = f.read()
         except OSError:  # unreadable, but the broker will send it again
-            data = b""
+            return
         if len(data) < 8 or self._seal(name, data[:-4]) != int.from_bytes(data[-4:], "big"):
-            return 0, None
-        return int.from_bytes(data[:4], "big"), data[4:-4]
-
-    def _shrink(self, name):
-        """Keep only the serial of a name that the policy lacks."""
-        least, payload = self._read(name)
-        if payload and not least:  # an open fleet has no serials
-            self._remove(name)
-            self._stored -= {name}
-        elif payload and payload != b"\x00":
-            self._write(name, b"\x00", least)
-
-    def _load(self, name):
-        least, payload = self._read(name)
-        if payload is None:
+            return
+        payload = data[4:-4]
+        least = int.from_bytes(data[:4], "big")
+        if unknown:
+            try:
+                if not least:  # an open fleet has no serials
+                    self._remove(name)
+                elif payload != b"\x00":
+                    self._put(name, data[:4] + b"\x00")
+            except OSError:  # full or worn out: the whole file stays, with the same serial
+                pass
             return
         if least:
             self._client.serials[name] = least
@@ -264,20 +249,17 @@ class KeptExperiments:
             self.digests[name] = hashlib.sha256(payload).digest()
         self._last[name] = hashlib.sha256(payload).digest()
 
-    def _write(self, name, payload, least=None):
+    def _write(self, name, payload):
         if self._folder is None:
             return
         if not payload:
             self._remove(name)
-            self._stored -= {name}
             return
         if not self._has_room(name):  # its experiments are refused, so nothing brings an earlier one back
             return
-        if least is None:
-            least = min(self._client.serials.get(name, 0), 0xFFFFFFFF)
+        least = min(self._client.serials.get(name, 0), 0xFFFFFFFF)
         try:
             self._put(name, least.to_bytes(4, "big") + payload)
-            self._stored.add(name)
             self.fault = None
         except OSError as e:  # full or worn out: in force until the next start, and stored if it comes again
             self._last.pop(name, None)

@@ -45,7 +45,7 @@ except ImportError:  # a port without threads: a callback returns before the cal
 
         locked = False
 
-        def acquire(self, wait):
+        def acquire(self, _):
             locked, self.locked = self.locked, True
             return not locked
 
@@ -713,27 +713,27 @@ class _State:
         return out + _crc(out)
 
     @classmethod
-    def decode(cls, record):
+    def decode(cls, data):
         """Return the state in a record, or None if any byte of it is wrong."""
-        if len(record) < _HEAD_BYTES + 4 or _crc(record[:-4]) != record[-4:]:
+        if len(data) < _HEAD_BYTES + 4 or _crc(data[:-4]) != data[-4:]:
             return None
-        consent, count = record[0] - _FORMAT, record[1]
+        consent, count = data[0] - _FORMAT, data[1]
         is_older = consent == -1
         if is_older:
             consent, count = 1 - (count >> 7), count & 127
         if not 0 <= consent < 3:
             return None
-        self = cls(record[6:22])
-        self.sequence = _uint(record, 2, 4)
+        self = cls(data[6:22])
+        self.sequence = _uint(data, 2, 4)
         self.consent = _CONSENT[consent]
-        self.sum, self.squares = _uint(record, 22, 6), _uint(record, 28, 8)
-        at, end = _HEAD_BYTES, len(record) - 4
+        self.sum, self.squares = _uint(data, 22, 6), _uint(data, 28, 8)
+        at, end = _HEAD_BYTES, len(data) - 4
         for _ in range(count):
-            number, cap, spent = _uint(record, at + 4, 4), _uint(record, at + 8, 7), _uint(record, at + 15, 7)
-            self.entries[record[at : at + 4]] = (number, _RULES[cap >> 54], cap & (_MAX_CAP - 1), spent)
+            number, cap, spent = _uint(data, at + 4, 4), _uint(data, at + 8, 7), _uint(data, at + 15, 7)
+            self.entries[data[at : at + 4]] = (number, _RULES[cap >> 54], cap & (_MAX_CAP - 1), spent)
             at += 22
         while at < end:
-            report = record[at + 1 : at + 1 + record[at]]
+            report = data[at + 1 : at + 1 + data[at]]
             self.unsent += (report,)
             at += 1 + len(report) if report else end
         if is_older:  # do not send reports that were made before anyone consented
@@ -912,14 +912,14 @@ class Client:
 
     # Experiments
 
-    def enroll(self, payload, verified=False, parsed=None):
+    def enroll(self, payload, verified=False, exp=None):
         """Take part in a retained experiment, signed or not; return the Experiment.
 
         Args:
             payload: The message's bytes.
             verified: Whether this payload was kept in flash after enroll() had accepted it; its signature is
                 then not verified again.
-            parsed: The result of Experiment.parse() for this JSON; ignored if it is for another.
+            exp: The result of Experiment.parse() for this JSON; ignored if it is for another.
 
         Raises:
             ExperimentRefused: If the experiment is not acceptable; status() also shows the reason. The
@@ -929,7 +929,8 @@ class Client:
         body = payload.partition(b"\x00")[0]
         name = ""
         try:
-            exp = parsed if parsed and parsed.sha256 == _sha256(body) else Experiment.parse(body)
+            if exp is None or exp.sha256 != _sha256(body):
+                exp = Experiment.parse(body)
             check(exp.name in self._policy["experiments"], exp.name + " is not in the policy")
             name = exp.name
             self._check(exp)

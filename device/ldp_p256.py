@@ -17,20 +17,20 @@ _G = (
 _INFINITY = (1, 1, 0)
 
 
-def verify(public_key, digest, signature):
+def verify(key, digest, signature):
     """Return whether the signature of a digest is valid under a key; never raises if given bytes.
 
     All numbers are big-endian. s must be in the lower half of its range, so that nobody can derive a second
     valid signature from an existing one.
 
     Args:
-        public_key: x and y, 64 bytes.
+        key: x and y, 64 bytes.
         digest: SHA-256, 32 bytes.
         signature: r and s, 64 bytes.
     """
-    if len(public_key) != 64 or len(digest) != 32 or len(signature) != 64:
+    if len(key) != 64 or len(digest) != 32 or len(signature) != 64:
         return False
-    x, y = _two_numbers(public_key)
+    x, y = _two_numbers(key)
     r, s = _two_numbers(signature)
     if x >= _P or y >= _P or ((x * x - 3) % _P * x + _B - y * y) % _P:
         return False
@@ -39,12 +39,12 @@ def verify(public_key, digest, signature):
     inverse = pow(s, _N - 2, _N)  # by Fermat's little theorem, as _N is prime
     u = int.from_bytes(digest, "big") * inverse % _N
     v = r * inverse % _N
-    # u * _G + v * key in one pass over the bits of both.
-    key = (x, y)
-    terms = (None, _G, key, _affine(_add(_G + (1,), key)))
+    # u * _G + v * public in one pass over the bits of both.
+    public = (x, y)
+    terms = (None, _G, public, _affine(_add(_G + (1,), public)))
     point = _INFINITY
     for i in range(255, -1, -1):
-        point = _double(*point)
+        point = _double(point)
         term = terms[(u >> i & 1) + 2 * (v >> i & 1)]
         if term:
             point = _add(point, term)
@@ -66,7 +66,8 @@ def _affine(point):
     return (x * square % _P, y * inverse % _P * square % _P) if z else None
 
 
-def _double(x, y, z):
+def _double(point):
+    x, y, z = point
     # Reduce after each product: on a board with fragmented memory, products of three factors did not fit.
     # No point on this curve has y = 0; infinity remains infinity because its z is 0.
     zz = z * z % _P
@@ -87,7 +88,7 @@ def _add(point, other):
     dy = (other[1] * z % _P * zz - y) % _P
     if not dx:
         # Either the same point, for which the formula below is wrong, or its negative.
-        return _INFINITY if dy else _double(x, y, z)
+        return _INFINITY if dy else _double(point)
     square = dx * dx % _P
     cube = square * dx % _P
     middle = x * square % _P

@@ -117,7 +117,7 @@ class Outage(Exception):
 
 def load_settings():
     """Return the settings that `hushmote flash` wrote."""
-    return import_sibling("station").load_settings(SETTINGS)
+    return import_sibling("settings").load_settings(SETTINGS)
 
 
 def make_client(settings):

@@ -29,12 +29,27 @@ import select
 import sys
 
 if "." in __name__:  # the package on CPython; on a board, all files are in one folder
-    from . import reporter_base as base
+    from .reporter_base import (
+        FORBIDDEN,
+        NOT_MQTT,
+        BaseReporter,
+        const,
+        sleep_ms,
+        ticks_add,
+        ticks_diff,
+        ticks_ms,
+    )
 else:
-    import reporter_base as base
-
-NOT_MQTT, const = base.NOT_MQTT, base.const
-sleep_ms, ticks_add, ticks_diff, ticks_ms = base.sleep_ms, base.ticks_add, base.ticks_diff, base.ticks_ms
+    from reporter_base import (
+        FORBIDDEN,
+        NOT_MQTT,
+        BaseReporter,
+        const,
+        sleep_ms,
+        ticks_add,
+        ticks_diff,
+        ticks_ms,
+    )
 
 # An experiment has at most 1024 bytes, plus a zero byte, a serial and a signature.
 _MAX_MESSAGE_BYTES = const(1100)
@@ -84,7 +99,7 @@ class _Link:
         """Read the deadline; call this before every exchange."""
         self._until_ms = self._deadline()
 
-    def settimeout(self, seconds):
+    def settimeout(self, timeout):
         """Do nothing: the deadline replaces umqtt.simple's timeout."""
 
     def connect(self, address):
@@ -95,15 +110,15 @@ class _Link:
                 raise
         self._wait(select.POLLOUT)
 
-    def secure(self, context, more):
+    def secure(self, tls, more):
         """Switch to TLS."""
         self.begin()
         raw = self._sock
         try:
-            self._sock = context.wrap_socket(raw, do_handshake_on_connect=False, **more)
+            self._sock = tls.wrap_socket(raw, do_handshake_on_connect=False, **more)
         except TypeError:  # not an SSLContext: it performs the handshake immediately
             raw.settimeout(max(ticks_diff(self._until_ms, ticks_ms()), 1) / 1000)
-            self._sock = context.wrap_socket(raw, **more)
+            self._sock = tls.wrap_socket(raw, **more)
             raw.setblocking(False)
         return self
 
@@ -183,7 +198,7 @@ class _Sockets:
 
     def __init__(self, module, look_up, *link_args):
         self._module = module
-        self._look_up = look_up
+        self.look_up = look_up
         self._link_args = link_args
         self._link = None
 
@@ -196,7 +211,7 @@ class _Sockets:
 
     def getaddrinfo(self, *args):
         real = self._module.getaddrinfo
-        addresses = self._look_up(real, *args) if self._look_up else real(*args)
+        addresses = self.look_up(real, *args) if self.look_up else real(*args)
         family = addresses[0][0]
         if self._link is not None and family != self._module.AF_INET:
             # umqtt.simple creates an IPv4 socket before it looks up the address.
@@ -207,18 +222,18 @@ class _Sockets:
 class _Tls:
     """A replacement for umqtt.simple's TLS, an SSLContext or a module, during connect()."""
 
-    def __init__(self, real):
-        self._real = real
+    def __init__(self, tls):
+        self._module = tls
 
-    def wrap_socket(self, link, **more):
-        return link.secure(self._real, more)
+    def wrap_socket(self, sock, **more):
+        return sock.secure(self._module, more)
 
 
 def _no_watchdog():
     pass
 
 
-class Reporter(base.BaseReporter):
+class Reporter(BaseReporter):
     """A board's connection to the broker, over umqtt.simple.
 
     Args:
@@ -380,7 +395,7 @@ class Reporter(base.BaseReporter):
         self._link = None
         self._packets = 0
         self.topic = True
-        self._open(mqtt)
+        self._open()
         # The broker keeps no session: everything that matters is retained there or stored in flash here.
         self._seen_names.clear()
         self._kept.waiting.clear()
@@ -388,7 +403,8 @@ class Reporter(base.BaseReporter):
             self._subscribe(name)
         self._start_session()
 
-    def _open(self, mqtt):
+    def _open(self):
+        mqtt = self._mqtt
         module = sys.modules.get("umqtt.simple")
         sockets = getattr(module, "socket", None)
         tls = getattr(mqtt, "ssl", None)
@@ -442,10 +458,10 @@ class Reporter(base.BaseReporter):
         if self._link is not None:
             self._link.begin()
 
-    def _publish(self, topic, message, retain):
+    def _publish(self, topic, payload, retain):
         self._begin()
         self.topic = topic
-        self._mqtt.publish(topic, message, retain, 1)
+        self._mqtt.publish(topic, payload, retain, 1)
         self.topic = None
         if retain:
             self.failures[_STATUS] = 0
@@ -454,7 +470,7 @@ class Reporter(base.BaseReporter):
     def _subscribe(self, name):
         self._begin()
         self.topic = self._experiment_prefix + name.encode()
-        if self.refused.get(name) == base.FORBIDDEN:
+        if self.refused.get(name) == FORBIDDEN:
             del self.refused[name]  # the broker will say whether it still is
         try:
             # QoS 0 loses nothing: experiments are retained, and each connection subscribes again. At QoS 1 a
@@ -464,7 +480,7 @@ class Reporter(base.BaseReporter):
             # The broker answered 0x80, and the answer was read completely: only this name is forbidden.
             if isinstance(e, OSError) or not e.args or e.args[0] != 0x80:
                 raise
-            self.refused[name] = base.FORBIDDEN
+            self.refused[name] = FORBIDDEN
         self.topic = None
 
     def _receive(self):

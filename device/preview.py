@@ -3,12 +3,10 @@
 print(preview(client, "room_temp", 21.4))
 last_reports = LastReports()
 reporter.on_report = last_reports       last_reports.lines then has the last 8 reports
-export(client, last_reports)            these, the consent and the budget as JSON, for the board's owner
 """
 
 # pyright: reportMissingImports=false
 
-import json
 import time
 
 if "." in __name__:  # the package on CPython; on a board, all files are in one folder
@@ -25,8 +23,7 @@ def _tenths(n):
 
 
 def _epsilon(exp):
-    milli = exp.epsilon // 1000
-    return ("%d.%03d" % (milli // 1000, milli % 1000)).rstrip("0").rstrip(".")
+    return _in_words(exp.epsilon // 1000 / 1000)
 
 
 def _times(exp):
@@ -73,9 +70,9 @@ def preview(client, name, reading, group=None):
     elif exp.mechanism != "sw":
         # Each of a level's seeds has one truthful code, sent with the level's probability.
         levels = exp.levels or (exp.points,)
-        count = sum(level.seeds for level in levels if level.weight)
-        truth = sum(level.weight * level.threshold for level in levels)
-        total = sum(level.weight for level in levels) * ldp_client.ONE
+        count = sum([level.seeds for level in levels if level.weight])
+        truth = sum([level.weight * level.threshold for level in levels])
+        total = sum([level.weight for level in levels]) * ldp_client.ONE
         odds = 10 * truth // (total - truth)
         text = "One code stands for %s. It" if count == 1 else "%d codes stand for %%s. One of these" % count
         value = _in_words(None if index == exp.missing else reading)
@@ -91,27 +88,6 @@ def preview(client, name, reading, group=None):
     if not client.consent:
         lines.append("Nothing is sent: nobody at this board has opted in.")
     return "\n".join(lines)
-
-
-def export(client, last):
-    """Return the last reports, the consent and the budget as JSON, for the board's owner.
-
-    Args:
-        client: The ldp_client.Client.
-        last: The LastReports.
-    """
-    status = client.status()
-    experiments = {}
-    for name in client._policy["experiments"]:
-        line = status["experiments"][name]
-        numbers = {"epsilon": line.get("epsilon", 0), "reports": line["reports"], "left": line["left"] or 0}
-        experiments[name] = numbers
-    fields = {"v": 1, "device": client.device_id, "consent": status["consent"]}
-    fields["locked"] = status["locked"] is not None
-    fields["sum"], fields["squares"] = status["sum"], status["squares"]
-    fields["experiments"] = experiments
-    fields["last"] = last.lines
-    return json.dumps(fields)
 
 
 def words(client, report):

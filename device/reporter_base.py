@@ -34,26 +34,26 @@ except AttributeError:  # CPython
         """Return the milliseconds since an arbitrary moment, as in MicroPython."""
         return int(time.monotonic() * 1000)
 
-    def ticks_add(ticks, ms):
+    def ticks_add(now, ms):
         """Return the moment that is ms milliseconds later."""
-        return ticks + ms
+        return now + ms
 
-    def ticks_diff(ticks, since):
+    def ticks_diff(now, last):
         """Return the milliseconds between two moments."""
-        return ticks - since
+        return now - last
 
     def sleep_ms(ms):
         """Sleep for ms milliseconds."""
         time.sleep(ms / 1000)
 
 
-def left_ms(until_ms, most_ms):
-    """Return the milliseconds until a moment that was set at most most_ms ahead, or 0 if it has passed.
+def left_ms(until_ms, timeout_ms):
+    """Return the milliseconds until a moment that was set at most timeout_ms ahead, or 0 if it has passed.
 
     A board's counter wraps: 6.2 to 12.4 days after the moment, ticks_diff reports that it is far ahead.
     """
     ms = ticks_diff(until_ms, ticks_ms())
-    return ms if 0 < ms <= most_ms else 0
+    return ms if 0 < ms <= timeout_ms else 0
 
 
 NOT_MQTT = "the broker sent something that is not MQTT"
@@ -76,12 +76,12 @@ class ConnectionRefused(Exception):
     """The broker's CONNACK refused the connection; the argument is its code."""
 
 
-def _wait_ms(attempt, first_s, most_s, below):
-    """Return a wait with full jitter: uniform from 0 to first_s, doubled on each attempt, at most most_s.
+def _wait_ms(attempt, backoff_s, backoff_max_s, below):
+    """Return a wait with full jitter: uniform from 0 to backoff_s << attempt, or to backoff_max_s if less.
 
     The first attempt has index 0.
     """
-    return below(min(first_s << min(attempt, 14), most_s) * 1000)
+    return below(min(backoff_s << min(attempt, 14), backoff_max_s) * 1000)
 
 
 def _seconds(name, value, low, high):
@@ -200,7 +200,6 @@ class BaseReporter:
         self._last = [None, 0] if spread_s is None else None
         spread_s = _SPREAD_S if spread_s is None else spread_s
         self._spread_ms = _seconds("spread_s", spread_s, 1, _MAX_WAIT_S) * 1000
-        self._most_wait_ms = max(spread_s, backoff_max_s) * 1000
         self._client = client
         # Do not use the client's generator: these waits are visible, so no report may share a draw with them.
         self._below = ldp_client.DRBG(os.urandom(32) + client.device_id.encode()).below
@@ -405,7 +404,7 @@ class BaseReporter:
         if self._next_ms is None:
             # The first attempt waits as well: after a power cut, a whole street's boards start at once.
             self._next_ms = ticks_add(ticks_ms(), self._below(self._spread_ms))
-        return left_ms(self._next_ms, self._most_wait_ms)
+        return left_ms(self._next_ms, max(self._spread_ms, self._backoff_max_s * 1000))
 
     def reason(self, e):
         """Return one line about an error that ended the connection, after counting what may be its cause."""
@@ -414,7 +413,7 @@ class BaseReporter:
         except Exception:  # out of memory, or the flash is failing
             return type(e).__name__
 
-    def _mark_lost(self, why):
+    def _mark_lost(self, reason):
         """End the connection or the attempt to connect, and schedule the next attempt."""
         if self.connected and not self._attempt:  # the connection had lasted
             wait_ms = self._below(self._spread_ms)
@@ -425,5 +424,5 @@ class BaseReporter:
             wait_ms = _wait_ms(self._attempt, self._backoff_s, self._backoff_max_s, self._below)
         self._next_ms = ticks_add(ticks_ms(), wait_ms)
         self._attempt += 1
-        self.error = why
+        self.error = reason
         self.connected = False

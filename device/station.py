@@ -1,4 +1,4 @@
-"""Settings, Wi-Fi, clock and TLS for main.py. Imported only while it is needed.
+"""Keys, Wi-Fi, clock and TLS for main.py. Imported only while it is needed.
 
 why = connect(wlan, network, settings, ap, feed)     None, or a line that says what is missing
 """
@@ -6,8 +6,6 @@ why = connect(wlan, network, settings, ap, feed)     None, or a line that says w
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 
 import binascii
-import json
-import os
 import sys
 import time
 
@@ -19,63 +17,13 @@ else:
     from reporter_base import sleep_ms, ticks_diff, ticks_ms
 
 
-_CHECKED = ("fleet", "device", "key", "announce", "wifi", "time", "mqtt")  # first words of settings' names
-
-
-def load_settings(path):
-    """Return the settings that `hushmote flash` wrote.
-
-    Raises:
-        SettingsError: With what a person must do, if there are none.
-    """
-    try:
-        blocks = os.statvfs("/")[2]
-    except OSError:
-        blocks = 0
-    if not blocks:  # a root folder without a file system has no blocks
-        raise SettingsError(
-            "no file system: erase the flash, install MicroPython again, then `hushmote flash`"
-        )
-    try:
-        with open(path) as f:
-            if f.read(1) != "\ufeff":  # which some editors write
-                f.seek(0)
-            settings = json.load(f)
-        for name, value in settings.items():
-            _check(name, value)
-    except OSError:
-        raise SettingsError("no %s: run `hushmote provision`, then `hushmote flash`" % path)
-    except (ValueError, AttributeError):  # AttributeError: not an object
-        raise SettingsError("%s is damaged: run `hushmote flash` again" % path)
-    for name in ("fleet", "device_id", "wifi_ssid", "mqtt_host"):
-        if not settings.get(name):
-            raise SettingsError("%s is empty: fill it in and run `hushmote flash` again" % name)
-    return settings
-
-
-def _check(name, value):
-    """Raise SettingsError for a value, typed by hand, that could only fail later."""
-    kind, what = str, "text in quotes, or null"
-    if name == "mqtt_port":
-        kind, what = int, "a number without quotes"
-    elif name in ("mqtt_status", "mqtt_last_will"):
-        kind, what = bool, "true or false without quotes"
-    if value is not None and type(value) is not kind and name.split("_")[0] in _CHECKED:
-        raise SettingsError("%s must be %s" % (name, what))
-    if name == "wifi_ssid" and isinstance(value, str) and len(value.encode()) > 32:
-        raise SettingsError("wifi_ssid has more than 32 bytes in UTF-8: write the network's own name")
-    for c in value if isinstance(value, str) else "":
-        if 0xD800 <= ord(c) < 0xE000:  # MicroPython does not join two \u escapes
-            raise SettingsError("%s has an emoji as two \\u escapes: write the emoji itself" % name)
-
-
-def load_further(names):
+def load_further(modules):
     """Import modules with further mechanisms; return a text for each one that fails.
 
     Experiments that need a missing mechanism are then refused by name, and the others continue.
     """
     faults = []
-    for name in names or ():
+    for name in modules or ():
         try:
             __import__(name)
         except Exception as e:  # an imported file may raise anything
@@ -118,9 +66,9 @@ def _join(wlan, settings, ap):
     wlan.connect(settings["wifi_ssid"], settings.get("wifi_password") or None, **where)
 
 
-def _find(wlan, ssid, ap):
+def _find(wlan, settings, ap):
     """Put the channel and BSSID of a network's strongest access point into ap."""
-    heard = [network for network in wlan.scan() if network[0] == ssid.encode()]
+    heard = [network for network in wlan.scan() if network[0] == settings["wifi_ssid"].encode()]
     if heard:
         best = max(heard, key=lambda network: network[3])
         ap[:] = best[2], best[1]
@@ -165,7 +113,7 @@ def connect(wlan, network, settings, ap, feed):
             sleep_ms(100)
         else:
             if not ap and sys.platform == "rp2":
-                _find(wlan, ssid, ap)
+                _find(wlan, settings, ap)
             return None
     except OSError as e:
         return "Wi-Fi %s: the radio failed, errno %s" % (ssid, e.args[0] if e.args else "unknown")

@@ -163,7 +163,7 @@ def _enroll(client: Client, payload: bytes, verified: set[bytes]) -> None:
     times as long as everything else. Payloads with a valid signature are added to `verified`.
     """
     parsed = _parsed_once(payload.partition(b"\x00")[0])
-    client.enroll(payload, verified=payload in verified, parsed=parsed)
+    client.enroll(payload, verified=payload in verified, exp=parsed)
     verified.add(payload)
 
 

@@ -22,10 +22,11 @@ from .extra_modules import further_files
 from .settings import DeviceSettings
 from .usb import LEDGER, Board, FlashError, UsbLink, check_board, compile_mpy, probe
 
-MODULES = ("ldp_client", "ldp_p256", "consent", "preview", "gap", "kept_experiments", "reporter_base")
-MODULES += ("mqtt_reporter", "station", "memory", "reporter_status", "async_reporter", "health")
-OPTIONAL = ("async_reporter", "health")
+OPTIONAL = ("async_reporter", "export", "health")
 """The modules that a board gets only if its application imports them, because they need memory."""
+
+MODULES = ("ldp_client", "ldp_p256", "consent", "preview", "gap", "kept_experiments", "reporter_base")
+MODULES += ("mqtt_reporter", "settings", "station", "memory", "reporter_status", *OPTIONAL)
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "device" / "main.py"
 """A board's default application."""

@@ -16,7 +16,7 @@ from c_core import needs_gcc
 from epsilon_shapes import SHAPES
 from experiments import experiment_json
 
-from hushmote.device import ldp_client, preview
+from hushmote.device import export, ldp_client, preview
 from hushmote.device.ldp_client import Client
 
 NODE = shutil.which("node")
@@ -185,7 +185,7 @@ class TestExport:
             script.call(None, "cycle", "e", True)
         script.call("", "export", [[at, {"$hex": report.hex()}] for at, report in sent])
         state = c.status()
-        expected = json.loads(preview.export(python, last))
+        expected = json.loads(export.export(python, last))
         exported = c.export(sent)
         left = [line.split(";")[0] for line in expected.pop("last")]
         assert [line.split(";")[0] for line in exported.pop("last")] == left

@@ -95,7 +95,7 @@ class TestEnrolment:
         provision(storage, consent=True)
         policy = {**faithful.BOUNDS, "rules": faithful.RULES, "experiments": ("temp", "door")}
         client = Client(policy, storage, device_id="plain")
-        assert client.enroll(TEMP, parsed=Experiment.parse(DOOR)).name == "temp"
+        assert client.enroll(TEMP, exp=Experiment.parse(DOOR)).name == "temp"
 
     def test_checks_signatures_on_every_device(self):
         key = FLEET_KEYS.announce_key

@@ -97,10 +97,10 @@ hushmote:
 """
 CONNECT = """
 import json, sys
-import station
 from kept_experiments import KeptExperiments
 from ldp_client import Client, provision
 from mqtt_reporter import Reporter
+from settings import load_settings
 from umqtt.simple import MQTTClient
 
 class Slots:
@@ -112,7 +112,7 @@ POLICY = {"sum": 8, "squares": 0, "epsilon": 1000, "rules": ("sum",), "experimen
 for line in sys.stdin:
     path, host, port = line.split()
     try:
-        settings = station.load_settings(path)
+        settings = load_settings(path)
     except Exception as e:
         print(json.dumps({"refused": str(e)}))
         continue

@@ -398,6 +398,7 @@ class TestFlash:
             ("async_reporter", "import async_reporter"),
             ("health", "from health import Health"),
             ("health", 'import_sibling("health")'),
+            ("export", "from export import export"),
         ],
     )
     def test_copies_optional_modules_only_if_imported(self, bench: Bench, module: str, line: str):

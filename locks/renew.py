@@ -64,7 +64,8 @@ def main() -> None:
     _compile("test.txt", "pyproject.toml", "--extra", "test", *upgrade)
     # The container has the versions that were tested.
     tested = ("--constraint", "locks/test.txt")
-    _compile("container.txt", "pyproject.toml", "--extra", "postgresql", "--extra", "page", *tested, *upgrade)
+    extras = [part for extra in ("postgresql", "page", "notify") for part in ("--extra", extra)]
+    _compile("container.txt", "pyproject.toml", *extras, *tested, *upgrade)
     _compile("build.txt", "-", *upgrade, requirements=tuple(build))
     _compile("tools.txt", "-", *upgrade, requirements=TOOLS)
 

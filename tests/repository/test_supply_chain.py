@@ -245,7 +245,7 @@ class TestLocks:
         ("lock", "requirements"),
         [
             ("test", wanted("test")),
-            ("container", wanted("postgresql", "page")),
+            ("container", wanted("postgresql", "page", "notify")),
             ("build", list(map(Requirement, PROJECT["build-system"]["requires"]))),
             ("tools", list(map(Requirement, script("renew").TOOLS))),
         ],

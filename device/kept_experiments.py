@@ -13,8 +13,8 @@ The CRC also covers the fleet and its announce key, so another fleet's files are
 ignored as well; the broker's next message replaces them.
 
 A name that a firmware's policy lacks may come back with the next firmware, so its serial is kept: at the
-start, the file shrinks to the serial and a zero byte as its payload. A board keeps the
-serials of 64 names, as many as its ledger has entries, and refuses experiments with any further name.
+start, the file shrinks to the serial and a zero byte as its payload. A board keeps the serials of 64 names,
+as many as its ledger has entries, and refuses experiments with any further name.
 
 With "ask": "each" in the policy, consent covers one question. The file name.yes stores it:
     8 first bytes of the question's SHA-256   4 epsilon   4 CRC-32

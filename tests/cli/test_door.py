@@ -158,7 +158,7 @@ class TestRefusals:
         ),
         ("--fleet Home", "must be 1 to 32 of a-z"),
         ("--experiment temp", "add --fleet NAME"),
-        ("--fleet home --experiment Temp", "an experiment's name must be 1 to 32 of a-z"),
+        ("--fleet home --experiment Temp", "name 'Temp' must be 1 to 32 of a-z"),
         ("--token-file token", "cannot read the token"),
         (
             "--token-file token",

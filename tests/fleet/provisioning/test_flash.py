@@ -319,7 +319,7 @@ for line in LINES:
         with open('/edited.json', 'w') as f: json.dump(settings, f)
     elif line == 'set_clock()': main.Application = set_clock
     elif line.startswith('vfs'):
-        import memory, station  # as if they were frozen into the firmware
+        import memory, settings, station  # as if they were frozen into the firmware
         exec(line)
     else: exec('main.' + line)
     try: main.main()

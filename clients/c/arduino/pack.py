@@ -4,10 +4,10 @@ python3 pack.py [ZIP]
 """
 
 import sys
-import zipfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
 PROGRAMS = ("check.c", "fuzz.c")
 
 
@@ -16,11 +16,13 @@ def files() -> dict[str, Path]:
     core = [path for kind in ("*.c", "*.h") for path in HERE.parent.glob(kind) if path.name not in PROGRAMS]
     source = [*core, *HERE.glob("*.h"), *HERE.glob("*.cpp")]
     packed = {f"src/{path.name}": path for path in sorted(source)}
-    packed["library.properties"] = HERE / "library.properties"
+    packed |= {"library.properties": HERE / "library.properties", "LICENSE": ROOT / "LICENSE"}
     return packed | {str(path.relative_to(HERE)): path for path in sorted(HERE.glob("examples/*/*.ino"))}
 
 
 if __name__ == "__main__":
-    with zipfile.ZipFile(sys.argv[1] if len(sys.argv) > 1 else "Hushmote.zip", "w") as library:
-        for name, path in files().items():
-            library.writestr(f"Hushmote/{name}", path.read_bytes())
+    sys.path.append(str(ROOT / "tools"))
+    from release.archives import write_zip
+
+    library = {f"Hushmote/{name}": path.read_bytes() for name, path in files().items()}
+    write_zip(Path(sys.argv[1] if len(sys.argv) > 1 else "Hushmote.zip"), library)

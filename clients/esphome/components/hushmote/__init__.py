@@ -1,6 +1,7 @@
 """Hushmote for ESPHome: reports that are provably private through local differential privacy.
 
-The C client's files are copied from clients/c in the same clone when code is generated.
+The C client's files are copied from the same clone when code is generated: from clients/c of Hushmote's
+repository, or from the root of hushmote-embedded.
 """
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
@@ -69,12 +70,13 @@ CONF_TAKES_PART = "takes_part"
 CONF_TOPIC_PREFIX = "topic_prefix"
 CONF_YES_BUTTON = "yes_button"
 
-CLIENTS_C = Path(__file__).parents[3] / "c"
+# The C client, and the folder of its core: in hushmote-embedded, and in Hushmote's repository.
+CLIENTS = ((Path(__file__).parents[2], "src"), (Path(__file__).parents[3] / "c", "."))
 PORTS = {
     "host": ("posix/posix.h", "posix/mqtt.c", "posix/folder.c"),
     "esp32": ("idf/hushmote_idf.h", "idf/idf_identity.c", "idf/idf_mqtt.c", "idf/idf_nvs.c"),
 }
-NOT_CORE = ("check.c", "fuzz.c")
+NOT_CORE = ("check.c", "fuzz.c", "hushmote_arduino.h")
 RULES = {name: f"HUSHMOTE_{name.upper()}" for name in ("sum", "squares", "count", "unlimited")}
 FIRMWARE = "firmware"  # the group whose value is the project's version unless the YAML gives another
 # Supported reading components; C++ overload resolution selects the function for each entity class.
@@ -350,12 +352,16 @@ def FILTER_SOURCE_FILES():
 def copy_client():
     """Copy the C client into this folder, because ESPHome compiles only files here; git ignores them."""
     here = Path(__file__).parent
-    files = [path for kind in ("*.c", "*.h") for path in CLIENTS_C.glob(kind) if path.name not in NOT_CORE]
-    files += [CLIENTS_C / name for names in PORTS.values() for name in names]
-    if not (CLIENTS_C / "hushmote.h").exists():
+    clients = [(client, core) for client, core in CLIENTS if (client / core / "hushmote.h").exists()]
+    if not clients:
         if not (here / "hushmote.h").exists():
-            raise EsphomeError(f"no C client in {CLIENTS_C}: use the whole repository, not only this folder")
+            raise EsphomeError("no C client: use the whole repository, not only this folder")
         return
+    client, core = clients[0]
+    files = [
+        path for kind in ("*.c", "*.h") for path in (client / core).glob(kind) if path.name not in NOT_CORE
+    ]
+    files += [client / name for names in PORTS.values() for name in names]
     for path in files:
         copy, content = here / path.name, path.read_bytes()
         if not copy.exists() or copy.read_bytes() != content:

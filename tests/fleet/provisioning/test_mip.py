@@ -24,6 +24,7 @@ def test_package_contains_every_module_and_is_reproducible(tmp_path: Path):
     files = mip.write_package(tmp_path / "one")
     assert mip.write_package(tmp_path / "two") == files
     assert {p.name: p.read_bytes() for p in (tmp_path / "two").iterdir()} == files
+    assert files["LICENSE"] == (ROOT / "LICENSE").read_bytes()
     package = json.loads(files["package.json"])
     modules = [*flash.MODULES, *(path.stem for path in shipped_files().values())]
     assert package["urls"] == [[f"{m}.mpy", f"{m}.mpy"] for m in modules]

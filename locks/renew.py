@@ -1,4 +1,4 @@
-"""Write the lock files anew: what CI, the container, these tools and a release's checks install, by version and hash.
+"""Write the lock files anew: what CI, the container, these tools and a release's checks install, with hashes.
 
     make lock              adds what pyproject.toml newly asks for; the other versions stay
     make lock UPGRADE=1    takes the newest versions that pyproject.toml allows
@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 # What makes the locks and looks for known flaws; installed from a lock as well.
 TOOLS = ("pip-audit>=2.9,<3", "uv>=0.8,<1")
-# What checks a release; tools/release/validator_tools.py installs it. pyroma builds the metadata with setuptools.
+# What checks a release, installed by tools/release/validator_tools.py. pyroma needs setuptools.
 VALIDATORS = (
     "check-jsonschema>=0.33,<1",
     "check-wheel-contents>=0.6.1,<1",

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from release import embedded, licenses, manifest, mip, npm, python, server
+from release import embedded, licenses, manifest, mip, npm, python, server, validators
 from release.source import ReleaseError, Source, commit_time, copy_source
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,6 +84,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         source = build(Path(scratch), options.dist)
     _print_files(options.dist)
+    if not options.no_validation and not validators.report(options.dist, ROOT):
+        raise ReleaseError("a validator failed; do not publish this build")
     if not source.is_clean:
         print("Do not publish this build: it contains changes that are not committed.", file=sys.stderr)
 

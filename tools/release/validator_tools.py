@@ -2,9 +2,9 @@
 
     .venv/bin/python tools/release/validator_tools.py
 
-It installs the Python programs that locks/release.txt names into .venv/release, those of npm that locks/release/
-names into .venv/release/node, Go programs into .venv/release/go, and ESPHome into .rig/esphome. It keeps the reason
-for every program that it cannot install, and tries again the next time.
+It installs the Python programs of locks/release.txt into .venv/release, the npm packages of locks/release/
+into .venv/release/node, Go programs into .venv/release/go, and ESPHome into .rig/esphome. It records why a
+program cannot be installed, and tries again the next time.
 """
 
 import json
@@ -24,7 +24,11 @@ GO_PROGRAMS = {
     "arduino-lint": "github.com/arduino/arduino-lint@v1.3.0",
 }
 NODE_PROGRAMS = ("attw", "publint")
-_ESPHOME = ROOT / ".rig" / "esphome" / "bin" / "python"
+# Run as modules or with a script.
+_INTERPRETERS = {
+    "esphome": os.environ.get("HUSHMOTE_ESPHOME", ROOT / ".rig" / "esphome" / "bin" / "python"),
+    "platformio": FOLDER / "bin" / "python",
+}
 _INSTALL_HINTS = {"promtool": "apt-get install prometheus"}
 
 
@@ -34,9 +38,8 @@ class CannotInstall(Exception):
 
 def find_program(name: str) -> Path | None:
     """Return the path of a program that install() installed or that is on PATH, or None."""
-    if name == "esphome":
-        python = Path(os.environ.get("HUSHMOTE_ESPHOME", _ESPHOME))
-        return python if python.exists() else None
+    if name in _INTERPRETERS:
+        return path if (path := Path(_INTERPRETERS[name])).exists() else None
     for folder in ("bin", "node/node_modules/.bin", "go"):
         if (path := FOLDER / folder / name).exists():
             return path
@@ -128,7 +131,9 @@ def _run(*command: str | Path, **environment: str) -> None:
         line = lines[-1]
         if command[0] == "go":
             # The first line names the package twice, then the proxy, then the reason.
-            line = next((line for line in lines if line.startswith("go: ") and "downloading" not in line), line)
+            line = next(
+                (line for line in lines if line.startswith("go: ") and "downloading" not in line), line
+            )
             line = f"{command[-1]}: {line.rpartition(': ')[2]}"
         raise CannotInstall(f"{Path(command[0]).name} cannot install it: {line.strip()}")
 

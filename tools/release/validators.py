@@ -2,10 +2,10 @@
 
     .venv/bin/python tools/release/validators.py [DIST]
 
-It prints one line for each: passed, failed with the program's own output, or skipped with the reason. It installs
-missing programs first, and the checks themselves work offline. PlatformIO's and ESP-IDF's own schemas check their
-manifests, and check-jsonschema includes one for compose.yaml. No registry has schemas for a Zephyr module and a
-Home Assistant app, so those in schemas/ were written from the documentation.
+It prints one line for each: passed, failed with the program's own output, or skipped with the reason. It
+installs missing programs first; the checks themselves work offline. PlatformIO's and ESP-IDF's own schemas
+check their manifests, and check-jsonschema includes one for compose.yaml. No registry has schemas for a
+Zephyr module and a Home Assistant app, so those in schemas/ were written from the documentation.
 """
 
 from __future__ import annotations

@@ -62,6 +62,7 @@ class TestPackages:
             "src/hushmote.h",
             "src/hushmote_arduino.cpp",
             "library.properties",
+            "LICENSE",
             "examples/Room/Room.ino",
         }
         assert required <= packed.keys()
@@ -70,7 +71,10 @@ class TestPackages:
         properties = dict(re.findall(r"(\w+)=(.*)", (CORE / "arduino" / "library.properties").read_text()))
         module = yaml.safe_load((CORE / "zephyr" / "module.yml").read_text())
         assert module["security"]["external-references"] == [f"pkg:generic/hushmote-c@{VERSION}"]
-        assert {library["version"], component["version"], properties["version"]} == {VERSION}
+        project = re.search(r"project\(hushmote VERSION (\S+)", cmake)
+        assert project
+        versions = {library["version"], component["version"], properties["version"], project[1]}
+        assert versions == {VERSION}
 
     @pytest.mark.slow
     @pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")

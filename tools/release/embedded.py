@@ -68,7 +68,7 @@ def tree(source: Source) -> dict[str, bytes]:
     files["CHANGELOG.md"] = source.page("CHANGELOG.md")
     files[".gitignore"] = b"build/\n"
     for name, change in _CHANGES.items():
-        files[name] = change(files[name].decode(), source).encode()
+        files[name] = change(files[name].decode()).encode()
     return files
 
 
@@ -87,27 +87,20 @@ def _library_json(content: bytes) -> bytes:
     return (json.dumps(manifest, indent=2) + "\n").encode()
 
 
-def _replacing(pattern: str, text: str) -> Callable[[str, Source], str]:
-    """Return a function that replaces a pattern's only match; {owner} and {name} are of the embedded URL."""
+def _replacing(pattern: str, text: str) -> Callable[[str], str]:
+    """Return a function that replaces the only line that a pattern matches."""
 
-    def change(content: str, source: Source) -> str:
-        owner, name = source.embedded_url.split("/")[-2:]
-        new, count = re.subn(
-            pattern, lambda _: text.format(owner=owner, name=name), content, flags=re.MULTILINE
-        )
+    def change(content: str) -> str:
+        new, count = re.subn(pattern, text, content, flags=re.MULTILINE)
         if count != 1:
-            raise ReleaseError(f"{pattern} matches {count} times, not once: adapt tools/release/embedded.py")
+            raise ReleaseError(f"{pattern} matches {count} lines, not 1: adapt tools/release/embedded.py")
         return new
 
     return change
 
 
-_CHANGES: dict[str, Callable[[str, Source], str]] = {
+_CHANGES: dict[str, Callable[[str], str]] = {
     "examples/pico/CMakeLists.txt": _replacing(r"/\.\. hushmote\)$", "/../.. hushmote)"),
-    "examples/esphome/example.yaml": _replacing(
-        r"^  - source:\n(?:      .*\n)+    components: \[hushmote\]$",
-        "  - source: github://{owner}/{name}\n    components: [hushmote]",
-    ),
     "idf_component.yml": _replacing(
         r"^  exclude: \[.*\]$",
         '  exclude: ["src/hushmote_arduino.*", "library.*", "components/**/*", "posix/**/*", "zephyr/**/*", '

@@ -39,11 +39,16 @@ def build(folder: Path, dist: Path) -> Source:
     """
     python.fetch_board(ROOT)
     source = copy_source(ROOT, folder)
-    shutil.rmtree(dist, ignore_errors=True)
     dist.mkdir(parents=True)
     for builder in BUILDERS:
         builder(source, dist)
     return source
+
+
+def _check_replaceable(dist: Path) -> None:
+    """Raise a ReleaseError if a folder exists and is not an earlier build."""
+    if dist.exists() and not (dist / manifest.SUMS).exists() and any(dist.iterdir()):
+        raise ReleaseError(f"{dist} is not an earlier build: delete it, or name another folder with --dist")
 
 
 def _print_files(dist: Path) -> None:
@@ -72,7 +77,10 @@ def _verify(dist: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
-        "--dist", type=Path, default=ROOT / "dist", help="the folder to write, which is emptied first"
+        "--dist",
+        type=Path,
+        default=ROOT / "dist",
+        help="the folder to write, which replaces an earlier build",
     )
     parser.add_argument("--no-validation", action="store_true", help="only build")
     parser.add_argument("--verify", action="store_true", help="build again, and compare with dist/")
@@ -81,8 +89,11 @@ def main() -> None:
     if options.verify:
         _verify(options.dist)
         return
+    _check_replaceable(options.dist)
     with tempfile.TemporaryDirectory() as scratch:
-        source = build(Path(scratch), options.dist)
+        source = build(Path(scratch) / "source", Path(scratch) / "dist")
+        shutil.rmtree(options.dist, ignore_errors=True)
+        shutil.move(Path(scratch) / "dist", options.dist)
     _print_files(options.dist)
     if not options.no_validation and not validators.report(options.dist, ROOT):
         raise ReleaseError("a validator failed; do not publish this build")

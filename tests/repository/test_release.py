@@ -111,13 +111,21 @@ class TestSource:
         assert absolute_links(link, "docs/page.md", "https://x/y", "1") == expected
 
     def test_one_setting_changes_every_address(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setenv("REPOSITORY_URL", "https://git.example/acme/telemetry")
+        monkeypatch.setenv("REPOSITORY_URL", "https://git.example/acme/telemetry.git/")
         source = copy_source(ROOT, tmp_path / "source")
         tree = embedded.tree(source) | {"pyproject.toml": source.read("pyproject.toml")}
         assert source.embedded_url == "https://git.example/acme/telemetry-embedded"
         assert b"source: github://acme/telemetry-embedded " in tree["examples/esphome/example.yaml"]
         assert b"url=https://git.example/acme/telemetry\n" in tree["library.properties"]
         assert [name for name, data in tree.items() if DEFAULT_URL.encode() in data] == []
+
+    @pytest.mark.parametrize("url", ["acme/telemetry", "http://x.example/a/b", "https://x.example"])
+    def test_rejects_an_address_of_no_repository(
+        self, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setenv("REPOSITORY_URL", url)
+        with pytest.raises(ReleaseError, match=rf"^{url} is not a repository's address, such as https://"):
+            copy_source(ROOT, tmp_path / "source")
 
     def test_needs_a_clone(self, tmp_path: Path):
         for name in ("pyproject.toml", "hushmote/_version.py"):
@@ -239,6 +247,14 @@ class TestLicences:
 
 
 class TestBuild:
+    def test_never_deletes_a_folder_of_others(self, tmp_path: Path):
+        (tmp_path / "thesis.txt").touch()
+        command = [sys.executable, ROOT / "tools/make_release.py", "--no-validation", "--dist", tmp_path]
+        result = subprocess.run(command, capture_output=True, text=True)
+        message = f"{tmp_path} is not an earlier build: delete it, or name another folder with --dist"
+        assert result.stderr == f"make_release: {message}\n"
+        assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
     def test_packages_are_the_same_bytes_in_another_folder(self, dist: Path, tmp_path: Path):
         old = os.umask(0o077)
         try:

@@ -80,13 +80,12 @@ def copy_source(root: Path, folder: Path) -> Source:
     """Copy a clone's tracked files, with the configured addresses in place of the default ones.
 
     Raises:
-        ReleaseError: If the folder is not a clone.
+        ReleaseError: If the folder is not a clone, or an address is not one of a repository.
     """
     settings = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["hushmote"]["release"]
-    repository_url = os.environ.get("REPOSITORY_URL") or settings["repository-url"]
-    embedded_url = os.environ.get("EMBEDDED_URL") or settings.get(
-        "embedded-url", f"{repository_url}-embedded"
-    )
+    repository_url = _address(os.environ.get("REPOSITORY_URL") or settings["repository-url"])
+    embedded = os.environ.get("EMBEDDED_URL") or settings.get("embedded-url") or f"{repository_url}-embedded"
+    embedded_url = _address(embedded)
     names = [name for name in _git(root, "ls-files", "-z").split("\0") if (root / name).is_file()]
     names += [f"{_BOARD}/{path.name}" for path in sorted((root / _BOARD).glob("*"))]
 
@@ -107,6 +106,13 @@ def copy_source(root: Path, folder: Path) -> Source:
         _git(root, "rev-parse", "HEAD").strip(),
         not _git(root, "status", "--porcelain", "--untracked-files=no"),
     )
+
+
+def _address(url: str) -> str:
+    url = url.rstrip("/").removesuffix(".git")
+    if not re.fullmatch(r"https://[\w.:-]+(/[\w.~-]+){2,}", url):
+        raise ReleaseError(f"{url} is not a repository's address, such as https://example.org/owner/name")
+    return url
 
 
 def commit_time(root: Path) -> str:

@@ -34,11 +34,10 @@ The archives for C and JavaScript contain only Hushmote's own files.
 Firmware needs the MQTT library by Joël Gähwiler (MIT) on Arduino, esp-mqtt, Mbed TLS and NVS (Apache-2.0) on
 ESP-IDF, or Zephyr (Apache-2.0). The JavaScript client needs nothing.
 
-The server needs these packages. Versions are those of the environment that built this release; licences are
-what each package's metadata states.
+The server needs these packages. Licences are what each package's metadata states.
 
-| package | version | licence | for |
-|---|---|---|---|
+| package | licence | for |
+|---|---|---|
 """
 
 
@@ -60,7 +59,7 @@ def build(source: Source, dist: Path) -> None:
         if names and package.name != sbom.PRODUCT:
             license_ = (package.license or "not stated").replace("UNKNOWN", "not stated")
             of = _ALWAYS if _ALWAYS in names else ", ".join(names)
-            rows.append(f"| {package.name} | {package.version} | {license_} | {of} |\n")
+            rows.append(f"| {package.name} | {license_} | {of} |\n")
     (dist / "licenses.md").write_text(_INTRODUCTION.format(version=source.version) + "".join(rows))
 
 

@@ -24,10 +24,12 @@ def build_container(source: Source, dist: Path) -> None:
 
 
 def build_app(source: Source, dist: Path) -> None:
-    """Pack the Home Assistant app, whose folder is the repository that Home Assistant reads."""
+    """Pack the Home Assistant app, with the wheel, as the repository that Home Assistant reads."""
     files = source.tree(_APP)
     if not files:
         return
+    (wheel,) = dist.glob(f"hushmote-{source.version}-*.whl")
+    files[f"hushmote/{wheel.name}"] = wheel.read_bytes()
     top = f"hushmote-home-assistant-{source.version}"
     files["LICENSE"] = source.read("LICENSE")
     write_tar(dist / f"{top}.tar.gz", {f"{top}/{name}": data for name, data in files.items()})

@@ -25,7 +25,8 @@ from pathlib import Path
 import pytest
 import yaml
 from boards import experiment, payload_of
-from c_core import CORE, SANITIZED, needs_gcc
+from c_core import CORE, needs_gcc
+from c_packages import WARNINGS, build_sketch, check_port
 from experiments import number_json
 from running_aggregator import WAIT_S, running, until
 
@@ -37,12 +38,9 @@ from hushmote.simulator.broker import MosquittoBroker
 
 pytestmark = needs_gcc
 ROOT = Path(__file__).parents[2]
-RIGS = ROOT / "rigs"
 PROGRAMS = {"check.c", "fuzz.c"}
 SOURCES = {path.name for path in CORE.glob("*.c")} - PROGRAMS
-WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wstrict-prototypes", "-Werror", "-fsyntax-only")
 PICO_FLASH_BYTES = 2 * 1024 * 1024
-ARDUINO = Path(os.environ.get("HUSHMOTE_ARDUINO", "nowhere"))
 PICO_SDK = Path(os.environ.get("PICO_SDK_PATH", ROOT / ".rig/pico/src/debian/usr/src/pico-sdk"))
 EXPERIMENT = experiment(bins=4, epsilon=1_000_000, budget={"rule": "sum", "cap": 30_000_000})
 
@@ -99,26 +97,10 @@ class TestPackages:
 @pytest.fixture(scope="module")
 def arduino(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build a sketch as a program for this machine."""
-    mqtt, api = ARDUINO / "arduino-mqtt" / "src", ARDUINO / "ArduinoCore-API"
-    if not (mqtt.exists() and api.exists()) or shutil.which("g++") is None:
-        pytest.skip("HUSHMOTE_ARDUINO must name a folder with ArduinoCore-API and arduino-mqtt")
     folder = tmp_path_factory.mktemp("arduino")
     subprocess.run(["python3", CORE / "arduino" / "pack.py", "library.zip"], cwd=folder, check=True)
     shutil.unpack_archive(folder / "library.zip", folder)
-    library = folder / "Hushmote" / "src"
-    include = [f"-I{path}" for path in (RIGS / "arduino_host", api, mqtt, library)]
-    flags = ["-c", "-g", "-w", "-DARDUINO=10819", "-DHOST", *include]
-    third_party = [
-        api / "api" / f"{name}.cpp" for name in ("String", "IPAddress", "Print", "Stream", "Common")
-    ]
-    third_party += [mqtt / "MQTTClient.cpp", *(mqtt / "lwmqtt").glob("*.c")]
-    for path in [RIGS / "arduino_host" / "board.cpp", *library.glob("*.c*"), *third_party]:
-        compiler = ["gcc"] if path.suffix == ".c" else ["g++", "-std=gnu++17"]
-        output = f"{path.parent.name}_{path.stem}.o"  # both libraries have a client.c
-        sanitized = SANITIZED if path not in third_party else ()
-        subprocess.run([*compiler, *flags, *sanitized, path, "-o", output], cwd=folder, check=True)
-    subprocess.run(["g++", *SANITIZED, "-o", "board", *folder.glob("*.o")], cwd=folder, check=True)
-    return folder / "board"
+    return build_sketch(folder / "Hushmote", folder)
 
 
 class Board:
@@ -254,14 +236,10 @@ class TestPorts:
     @pytest.mark.parametrize("port", ["idf", "zephyr"])
     def test_compile_without_warnings(self, port: str):
         """The examples are only compiled, against headers that declare the documented functions."""
-        paths = (f"-I{CORE}", f"-I{CORE / port}", f"-I{RIGS / (port + '_model')}")
         sources = sorted((CORE / port).rglob("*.c"))
         assert len(sources) > 1
         assert any(path.name == "main.c" for path in sources)
-        done = subprocess.run(
-            ["gcc", "-std=gnu17", *WARNINGS, *paths, *sources], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
+        check_port(port, sources, CORE, CORE / port)
 
     @pytest.mark.skipif(
         not Path("/usr/include/psa/crypto.h").exists(), reason="libmbedtls-dev is not installed"

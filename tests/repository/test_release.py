@@ -1,6 +1,6 @@
 """`make release` builds complete archives, the same bytes each time, with addresses from one setting.
 
-tests/whole/test_release.py uses dist/ as the registries' users would.
+tests/whole/test_dist.py uses dist/ as the registries' users would.
 """
 
 from __future__ import annotations

@@ -1,22 +1,16 @@
 """`mpremote mip install` of `make mip`'s package: the real mpremote, an HTTP server and a board on a pty."""
 
-import functools
-import hashlib
-import http.server
 import json
 import re
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from flashing import ROOT, Bench, on_board
+from mip_site import install, serve_packages
 from refusals import fails
-from running_aggregator import HANGS_S
 
-from hushmote.fleet.provisioning import flash, mip, umqtt, usb
+from hushmote.fleet.provisioning import flash, mip, usb
 from hushmote.server.wire.board_files import shipped_files
 
 
@@ -46,33 +40,13 @@ def test_unwritable_folder_is_one_line(tmp_path: Path):
 def site(tmp_path: Path) -> Iterator[str]:
     """Provide an address with the package at /package, and a package index with umqtt.simple at /index."""
     mip.write_package(tmp_path / "package")
-    content = umqtt.bundled()
-    short = hashlib.sha256(content).hexdigest()[:8]
-    for path, data in (
-        (f"file/{short[:2]}/{short}", content),
-        (
-            f"package/6/umqtt.simple/{umqtt.VERSION}.json",
-            json.dumps({"v": 1, "hashes": [["umqtt/simple.py", short]]}).encode(),
-        ),
-    ):
-        target = tmp_path / "index" / path
-        target.parent.mkdir(parents=True)
-        target.write_bytes(data)
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with serve_packages(tmp_path) as address:
+        yield address
 
 
 def test_mpremote_installs_package_from_web_server(bench: Bench, site: str):
     with bench.board() as board:
-        command = [sys.executable, "-m", "mpremote", "connect", board.port, "mip", "install"]
-        command += ["--index", site + "/index", site + "/package/package.json"]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)
-        assert result.returncode == 0, result.stdout + result.stderr
+        install(board.port, site)
         modules = [m for m in flash.MODULES if m != "async_reporter"]  # this board has no asyncio
         output = on_board(board, f"for m in {modules}: print(__import__(m).__file__)")
         assert output.split() == [f"/lib/{module}.mpy" for module in modules]

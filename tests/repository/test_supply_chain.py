@@ -234,7 +234,7 @@ class TestAudit:
 
 class TestLocks:
     def test_pin_one_version_by_hash_without_url(self):
-        assert set(LOCKS) == {"build", "container", "test", "tools"}
+        assert set(LOCKS) == {"build", "container", "release", "test", "tools"}
         for name, text in LOCKS.items():
             remainder = ENTRY.sub("", text)
             assert re.sub(r"( *#.*)?\n", "", remainder) == "", name
@@ -248,8 +248,9 @@ class TestLocks:
             ("container", wanted("postgresql", "page", "notify")),
             ("build", list(map(Requirement, PROJECT["build-system"]["requires"]))),
             ("tools", list(map(Requirement, script("renew").TOOLS))),
+            ("release", list(map(Requirement, script("renew").VALIDATORS))),
         ],
-        ids=["test", "container", "build", "tools"],
+        ids=["test", "container", "build", "tools", "release"],
     )
     def test_meet_requirements(self, lock: str, requirements: list[Requirement]):
         versions = pinned(lock)
@@ -288,3 +289,16 @@ class TestLocks:
         )
         assert all(package["integrity"].startswith("sha512-") for package in versions.values())
         assert "://" not in text
+
+    def test_pin_npm_validators_by_hash_without_registry(self):
+        folder = ROOT / "locks" / "release"
+        text = (folder / "package-lock.json").read_text()
+        lock = {
+            name.removeprefix("node_modules/"): package
+            for name, package in json.loads(text)["packages"].items()
+        }
+        wanted = json.loads((folder / "package.json").read_text())["devDependencies"]
+        assert {name: lock[name]["version"] for name in wanted} == wanted
+        del lock[""]
+        assert all(package["integrity"].startswith("sha512-") for package in lock.values())
+        assert "resolved" not in text

@@ -214,6 +214,9 @@ class TestWheel:
     def test_metadata_has_license_and_links(self, wheel: Path):
         fields = metadata(wheel)
         assert fields["License-Expression"].startswith("Apache-2.0")
+        assert fields["Author-email"].startswith("Hushmote contributors <")
+        urls = dict(text.split(", ", 1) for text in fields.get_all("Project-URL", []))
+        assert {"Homepage", "Documentation", "Issues"} <= urls.keys()
         with zipfile.ZipFile(wheel) as archive:
             licences = {
                 n.partition("/licenses/")[2]: archive.read(n) for n in archive.namelist() if "/licenses/" in n

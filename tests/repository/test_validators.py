@@ -185,6 +185,20 @@ class TestValidators:
         assert str(tmp_path) not in result.detail
 
 
+class TestActionlint:
+    @pytest.mark.slow
+    def test_rejects_a_mistake_in_a_workflow(self, tmp_path: Path):
+        workflows = ".github/workflows"
+        shutil.copytree(ROOT / workflows, tmp_path / workflows)
+        path = tmp_path / workflows / "test.yml"
+        path.write_text(path.read_text().replace("runs-on: ubuntu-", "runs-on: ubuntoo-"))
+        (result,) = validators.validate(tmp_path / "dist", tmp_path, ["actionlint"])
+        if result.status == "skipped":
+            pytest.skip(result.detail)
+        assert result.status == "failed"
+        assert "ubuntoo" in result.detail
+
+
 class TestMissing:
     def test_names_missing_program_and_reason(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(validator_tools, "FOLDER", tmp_path)

@@ -55,6 +55,6 @@ def test_names_every_field_that_may_be_missing():
         *provision._MAY_BE_MISSING,
         *("fleet", "device_id", "wifi_ssid", "mqtt_host"),
     }
-    optional = set(re.findall(r"`(\w+)`", files["a firmware's policy"][0]))
+    optional = set(re.findall(r"`(\w+)`", files["a MicroPython firmware's policy"][0]))
     policy = dict.fromkeys(("sum", "squares", "epsilon"), 1) | {"rules": (), "experiments": ()}
     Client(policy | dict.fromkeys(optional, ()), MemoryStorage(), device_id="a")

@@ -25,6 +25,7 @@ from running_aggregator import WAIT_S, until
 from scripted_broker import CLOSE, PUBLISH, SUBSCRIBE, ScriptedBroker, forbidding, message, polite
 from serve_process import served
 
+from hushmote.device import preview
 from hushmote.device.kept_experiments import KeptExperiments
 from hushmote.device.ldp_client import Client, Experiment
 from hushmote.fleet.provisioning.authority import parse
@@ -178,6 +179,49 @@ class TestConsent:
         nobody.set_broker_port(1)
         assert "mqtt_user must be UTF-8 without control characters" in nobody("status", status=1)
         assert "usage" in nobody("stop", status=1) + nobody("run", "0", "0", status=2)
+
+
+class TestOwner:
+    def test_sees_preview_and_exports_last_reports(self, program: Path, tmp_path: Path):
+        post = Post(program, tmp_path / "c", 1)  # no broker listens on this port
+        assert "no ledger" in post("preview", "temp", "21.4", status=1)
+        assert "usage" in post("preview", "temp", status=2) + post("export", "temp", status=2)
+        post("provision")
+        assert post("preview", "temp", "21.4") == "temp: there is no such experiment yet.\n"
+        policy = PYTHON_POLICY | {"groups": ("firmware",)}
+        client = Client(policy, str(post.folder), device_id="c", fleet="open")
+        kept = KeptExperiments(client, str(post.folder / "experiments"))
+        for of in (EXPERIMENT, WITH_GROUP):
+            kept.take(of.name, payload_of(of))
+        words = {
+            ("temp", "21.4"): preview.preview(client, "temp", 21.4),
+            ("temp", "-"): preview.preview(client, "temp", None),
+            ("room_temp@2.3.1", "-3"): preview.preview(client, "room_temp", -3, "2.3.1"),
+        }
+        del client, kept  # unlocks the folder
+        for line, text in words.items():
+            assert post("preview", *line) == f"{text}\n", line
+            assert text.endswith("Nothing is sent: nobody at this board has opted in.")
+        assert "requires another type of reading" in post("preview", "temp", "warm", status=1)
+        assert post("preview", "nobody", "1", status=1).startswith("hushmote-post: nobody: ")
+        post("yes")
+        with post.running() as process:
+            assert process.stdin
+            assert process.stdout
+            for _ in range(4):  # the outbox is full
+                process.stdin.write("temp 21.4\n")
+                assert process.stdout.readline().startswith("temp: report ")
+        exported = json.loads(post("export"))
+        assert (exported["consent"], exported["locked"], exported["sum"]) == (True, False, 8_000_000)
+        assert exported["experiments"]["temp"] == {"epsilon": 2_000_000, "reports": 4, "left": 16}
+        client = Client(PYTHON_POLICY, str(post.folder), device_id="c", fleet="open")
+        client.enroll(payload_of(EXPERIMENT))
+        described = [preview.words(client, report) for report in client.outbox()]
+        assert [line[17:] for line in exported["last"]] == described
+        assert all(re.match(r"20\d\d-\d\d-\d\d \d\d:\d\d temp: code ", line) for line in exported["last"])
+        del client
+        (post.folder / "last").write_text("1800000000 1\n1800000000 11" + "00" * 9 + "\nno report")
+        assert json.loads(post("export"))["last"] == []
 
 
 class AckDroppingProxy:

@@ -16,6 +16,7 @@
 
 #include "hushmote_float.h"
 #include "hushmote_identity.h"
+#include "hushmote_preview.h"
 #include "posix.h"
 
 #ifndef POLICY_H
@@ -27,6 +28,7 @@
 #define RECORD_BYTES HUSHMOTE_RECORD_BYTES(64, HUSHMOTE_UNSENT_MAX)
 #define QUIET_MS 2000 /* after this time, all retained messages should have arrived */
 #define NO "no"       /* a file that tells the process that holds the lock to opt out; it stores the opt-out and removes the file */
+#define LAST "last" /* a file with the last reports, one "SECONDS HEX" per line */
 #define NO_MS 5000    /* longest wait until that process has done so */
 
 static struct hushmote_experiment experiments[NAMES];
@@ -35,13 +37,15 @@ static uint8_t records[2 * RECORD_BYTES], kept[HUSHMOTE_KEPT_BYTES];
 static struct hushmote_posix posix;
 static struct hushmote client;
 static struct hushmote_reporter reporter;
+static struct hushmote_last last;
 static volatile sig_atomic_t ended;
 
 static const char usage[] =
-    "usage: hushmote-post FOLDER provision | yes | no | status | run [SECONDS]\n"
+    "usage: hushmote-post FOLDER provision | yes | no | status | run [SECONDS] | preview NAME VALUE | export\n"
     "run reads lines \"NAME VALUE\" and sends each report after a random delay of up to SECONDS (30)\n"
     "\"NAME@2.3.1 VALUE\" reports under another value of the open group, such as the version before an update\n"
-    "no also stops a running program\n";
+    "no also stops a running program\n"
+    "preview says in words what VALUE would send; export writes the last 8 reports, the consent and the budget as JSON\n";
 
 static int fail(const char *what, const char *why) {
     fprintf(stderr, "hushmote-post: %s: %s\n", what, why);
@@ -281,6 +285,42 @@ static const char *read_settings(struct hushmote_config *config) {
     return NULL;
 }
 
+/* --- The last reports ------------------------------------------------------------------------------------------ */
+
+/* Read the last reports, up to the first line that is not a report. */
+static void load_last(void) {
+    char path[4096], hexadecimal[2 * HUSHMOTE_REPORT_BYTES + 1]; /* 42 characters and a zero */
+    uint8_t report[HUSHMOTE_REPORT_BYTES] = {0};
+    unsigned at, value;
+    FILE *file;
+    snprintf(path, sizeof path, "%s/" LAST, posix.folder);
+    file = fopen(path, "r");
+    while (file != NULL && fscanf(file, "%u %42[0-9a-f]", &at, hexadecimal) == 2) {
+        size_t bytes = strlen(hexadecimal) / 2;
+        for (size_t i = 0; i < bytes && sscanf(hexadecimal + 2 * i, "%2x", &value) == 1; i++)
+            report[i] = (uint8_t)value;
+        if (bytes >= 10u + 8 * (report[0] & 1u))
+            hushmote_remember(&last, report, (int)bytes, at);
+    }
+    if (file != NULL)
+        fclose(file);
+}
+
+/* Add a report to the last ones, which survive the program's end. */
+static void remember(const uint8_t *report, int bytes) {
+    char lines[HUSHMOTE_LAST * (2 * HUSHMOTE_REPORT_BYTES + 16)];
+    size_t used = 0;
+    hushmote_remember(&last, report, bytes, (uint32_t)time(NULL));
+    for (unsigned i = 0; i < last.count; i++) {
+        used += (size_t)sprintf(lines + used, "%u ", (unsigned)last.reports[i].at);
+        for (unsigned k = 0; k < last.reports[i].bytes; k++)
+            used += (size_t)sprintf(lines + used, "%02x", last.reports[i].report[k]);
+        lines[used++] = '\n';
+    }
+    if (hushmote_posix_replace(&posix, LAST, lines, used) != 0)
+        fprintf(stderr, "hushmote-post: %s/" LAST " cannot be written; export will lack this report\n", posix.folder);
+}
+
 /* --- Readings ------------------------------------------------------------------------------------------------- */
 
 /* Parse a reading: - for a missing one, true or false, an integer or a number. Anything else is a text, as is
@@ -321,6 +361,8 @@ static void handle_line(char *text) {
     }
     bytes = hushmote_reporter_report_as(&reporter, text, reading_of(value), group, report);
     (void)hushmote_line(&client, text, &line);
+    if (bytes > 0)
+        remember(report, bytes);
     if (bytes > 0)
         printf("%s: report %u, %d bytes; %u more left\n", text, (unsigned)line.reports, bytes, (unsigned)line.left);
     else
@@ -407,6 +449,28 @@ static int print_status(void) {
         printf("%s%s\n", refused ? "; refused: " : "", refused ? hushmote_text(refused) : "");
     }
     return status.locked ? 1 : 0;
+}
+
+/* Print what a line "NAME VALUE" of `run` would send. */
+static int print_preview(char *name, char *value) {
+    char text[HUSHMOTE_PREVIEW_BYTES], *group = strchr(name, '@');
+    struct hushmote_status status;
+    int code;
+    if (group != NULL)
+        *group++ = 0;
+    (void)hushmote_status(&client, &status);
+    code = hushmote_preview(&client, name, reading_of(value), group, text, sizeof text);
+    if (code != HUSHMOTE_OK)
+        return fail(name, hushmote_text(code));
+    if (status.locked)
+        return fail(posix.folder, hushmote_text(status.locked));
+    puts(text);
+    return 0;
+}
+
+static void print_piece(void *context, const char *text, size_t bytes) {
+    (void)context;
+    fwrite(text, 1, bytes, stdout);
 }
 
 /* Store an opt-out requested by another process. Return 0, or the code of an error, in which case the file remains. */
@@ -506,11 +570,12 @@ int main(int count, char **arguments) {
         .unsent_max = HUSHMOTE_UNSENT_MAX,
     };
     const char *command = count > 2 ? arguments[2] : "";
-    long seconds = count > 3 ? strtol(arguments[3], NULL, 10) : 30;
+    bool has_page, is_preview = strcmp(command, "preview") == 0;
+    long seconds = count > 3 && !is_preview ? strtol(arguments[3], NULL, 10) : 30;
     const char *wrong;
-    bool has_page;
     int code;
-    if (count < 3 || count > 4 || (count == 4 && strcmp(command, "run") != 0) || seconds < 0 || seconds > 16000) {
+    if (count < 3 || (is_preview ? count != 5 : count > 3 + (strcmp(command, "run") == 0)) || seconds < 0 ||
+        seconds > 16000) {
         fputs(usage, stderr);
         return 2;
     }
@@ -551,8 +616,13 @@ int main(int count, char **arguments) {
         code = hushmote_reporter_begin(&reporter, &client, &port, topics, kept);
     if (code != HUSHMOTE_OK)
         return fail(arguments[1], hushmote_text(code));
+    load_last();
     if (strcmp(command, "status") == 0)
         return print_status();
+    if (is_preview)
+        return print_preview(arguments[3], arguments[4]);
+    if (strcmp(command, "export") == 0)
+        return hushmote_export(&client, &last, print_piece, NULL) == HUSHMOTE_OK ? 0 : 1;
     if (strcmp(command, "run") == 0)
         return run(&port, seconds);
     fputs(usage, stderr);

@@ -1,7 +1,7 @@
 /* The device "desk" of the open fleet "open", or the one whose page is in the file BOARD_PAGE. BOARD_PORT is the broker's
    port, BOARD_FOLDER holds the flash. Input: p
-   provisions the ledger, y and n set consent, b calls begin() without an id, l prints the longest poll() so far. It
-   reports a reading every 50 ms and prints each change of its state. */
+   provisions the ledger, y and n set consent, b calls begin() without an id, l prints the longest poll() so far, w what a
+   reading would send, and e the export. It reports a reading every 50 ms and prints each change of its state. */
 #include <hushmote_arduino.h>
 #include <hushmote_float.h>
 
@@ -78,6 +78,12 @@ struct Network : Client {
 HUSHMOTE_POLICY(policy, 40000000, 0, 4000000, HUSHMOTE_SUM, false, "temp");
 static Network network;
 static HushmoteBoard<1> board(policy, network);
+static hushmote_last last;
+
+struct Console : Print {
+    size_t write(uint8_t byte) override { return (size_t)(putchar(byte) != EOF); }
+};
+static Console console;
 
 int main() {
     unsigned shown = ~0u;
@@ -115,12 +121,16 @@ int main() {
             puts(hushmote_text(board.consent(typed == 'y')));
         if (millis() - since >= 50) {
             since += 50;
-            board.report("temp", hushmote_float(21.4f));
+            board.report("temp", hushmote_float(21.4f), nullptr, &last, (uint32_t)time(nullptr));
         }
         unsigned long before = millis();
         board.poll();
         if (millis() - before > longest)
             longest = millis() - before;
+        if (typed == 'w')
+            board.preview(console, "temp", hushmote_float(21.4f));
+        if (typed == 'e')
+            board.export_json(console, last);
         if (typed == 'l')
             printf("longest poll %lu ms\n", longest);
         struct hushmote_status status;

@@ -190,6 +190,11 @@ class TestArduino:
                 broker.start()
                 until(lambda: count_reports(store) == 30, board.log)
                 board.wait_for("spent 30, 0 waiting")
+                board.type("we")
+                board.wait_for("A report costs epsilon 1; 0 more reports left.")
+                board.wait_for("]}\n")
+                (exported,) = re.findall(r"^{.*}$", board.log(), re.MULTILINE)
+                assert len(json.loads(exported)["last"]) == 8
             with Board(arduino, tmp_path / "flash", broker.port) as board:
                 board.type("bp")  # before begin() succeeds, the board does nothing
                 board.wait_for("a ledger exists")

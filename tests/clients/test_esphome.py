@@ -372,8 +372,9 @@ def test_reports_invalid_identity_before_build(tmp_path: Path, broken: str, mess
         ("", 0, "Configuration is valid!"),
         ("deep_sleep: {sleep_duration: 10min, run_duration: 30s}", 0, "Configuration is valid!"),
         ("deep_sleep: {sleep_duration: 10min, wakeup_pin: GPIO33}", 2, "only after sleep_duration"),
+        ("web_server: {version: 3, auth: {username: me, password: any}}", 0, "Configuration is valid!"),
     ],
-    ids=["plain", "deep sleep", "wake-up pin"],
+    ids=["plain", "deep sleep", "wake-up pin", "page"],
 )
 def test_example_is_valid_and_hides_the_key(tmp_path: Path, block: str, status: int, message: str):
     write(tmp_path, 1883)

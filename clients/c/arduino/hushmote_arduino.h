@@ -17,6 +17,7 @@
 
 #include "hushmote_identity.h"
 #include "hushmote_port.h"
+#include "hushmote_preview.h"
 
 #ifndef HUSHMOTE_ARDUINO_WAIT_MS
 #define HUSHMOTE_ARDUINO_WAIT_MS 1000 /**< Increase this for slow networks, such as satellite links. */
@@ -186,11 +187,48 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
      * @param name Name of the experiment.
      * @param reading The reading.
      * @param group The open group's value in the period that the reading describes; nullptr for the policy's value.
+     * @param last The last reports, to which this one is added, or nullptr.
+     * @param at Seconds since 1970, for `last`; 0 if there is no clock.
      * @return Number of bytes in the report, 0 if no report is made, or a code below 0.
      */
-    int report(const char *name, hushmote_reading reading, const char *group = nullptr) {
-        uint8_t bytes[HUSHMOTE_REPORT_BYTES];
-        return reporter.client == nullptr ? 0 : hushmote_reporter_report_as(&reporter, name, reading, group, bytes);
+    int report(const char *name, hushmote_reading reading, const char *group = nullptr, hushmote_last *last = nullptr,
+               uint32_t at = 0) {
+        uint8_t data[HUSHMOTE_REPORT_BYTES];
+        int bytes =
+            reporter.client == nullptr ? 0 : hushmote_reporter_report_as(&reporter, name, reading, group, data);
+        if (last != nullptr)
+            hushmote_remember(last, data, bytes, at);
+        return bytes;
+    }
+
+    /**
+     * @brief Print what report() would send, in words. Nothing is sent or spent.
+     * @param to For example Serial.
+     * @param name Name of the experiment.
+     * @param reading The reading.
+     * @param group As for report().
+     * @return #HUSHMOTE_OK, or a code below 0.
+     */
+    int preview(Print &to, const char *name, hushmote_reading reading, const char *group = nullptr) {
+        char text[HUSHMOTE_PREVIEW_BYTES];
+        int code = hushmote_preview(&client, name, reading, group, text, sizeof text);
+        to.println(code == HUSHMOTE_OK ? text : hushmote_text(code));
+        return code;
+    }
+
+    /**
+     * @brief Print the last reports, the consent and the budget as JSON, for the board's owner.
+     * @param to For example Serial, or an HTTP response.
+     * @param last The last reports.
+     * @return #HUSHMOTE_OK, or #HUSHMOTE_BUSY if nothing was printed.
+     */
+    int export_json(Print &to, const hushmote_last &last) {
+        return hushmote_export(
+            &client, &last,
+            [](void *context, const char *text, size_t bytes) {
+                static_cast<Print *>(context)->write(reinterpret_cast<const uint8_t *>(text), bytes);
+            },
+            &to);
     }
 
     /**

@@ -1,7 +1,8 @@
 /* A thermometer that takes part in the experiment room_temp. Create device.h with
    `hushmote provision device NAME --for c`.
 
-   Type p once to create the ledger, y to opt in, and n to opt out. If the flash contains no file system, p also formats
+   Type p once to create the ledger, y to opt in, n to opt out, w to read what a reading would send, and e to export the
+   last reports, the consent and the budget as JSON. If the flash contains no file system, p also formats
    it. On a board that was already in use this erases the record of the spent budget, so give it a new device id first.
    */
 #include <LittleFS.h>
@@ -16,6 +17,7 @@ HUSHMOTE_POLICY(policy, 8000000, 0, 1000000, HUSHMOTE_SUM, false, "room_temp");
 static const uint8_t key[32] = HUSHMOTE_KEY, announce_key[64] = HUSHMOTE_ANNOUNCE_KEY;
 static WiFiClient network; /* for TLS, use WiFiClientSecure and setCACert(HUSHMOTE_BROKER_CA) */
 static HushmoteBoard<1> board(policy, network);
+static hushmote_last last;
 static uint32_t since;
 
 void setup() {
@@ -39,9 +41,13 @@ void loop() {
         Serial.println(hushmote_arduino_mount(true) ? hushmote_text(board.provision()) : "no file system");
     if (typed == 'y' || typed == 'n')
         Serial.println(hushmote_text(board.consent(typed == 'y')));
+    if (typed == 'w')
+        board.preview(Serial, "room_temp", hushmote_float(temperature()));
+    if (typed == 'e')
+        board.export_json(Serial, last);
     if (millis() - since >= 600000) { /* every 10 minutes, regardless of the reading */
         since += 600000;
-        board.report("room_temp", hushmote_float(temperature()));
+        board.report("room_temp", hushmote_float(temperature()), nullptr, &last);
     }
     board.poll();
 }

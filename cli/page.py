@@ -55,6 +55,14 @@ def page_command(  # noqa: PLR0913 - one for each option
             metavar="SITE",
         ),
     ] = None,
+    trusted_proxy: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of a proxy that admits only people whom it knows, such as 172.30.32.2 of Home "
+            "Assistant's ingress. Its requests need no token; without --token-file, others are refused.",
+            metavar="IP",
+        ),
+    ] = None,
     broker: Annotated[
         str | None,
         typer.Option(
@@ -78,12 +86,13 @@ def page_command(  # noqa: PLR0913 - one for each option
     from ..server.service.process import set_up_log
     from ..server.service.tokens import TokenFile
     from ..web.app import serve
-    from ..web.settings import PageSettings, parse_frame_ancestors
+    from ..web.settings import PageSettings, parse_address, parse_frame_ancestors
 
     host, port = parse_endpoint(http)
     ancestors = parse_frame_ancestors(frame_ancestors or ())
+    proxy = None if trusted_proxy is None else parse_address(trusted_proxy)
     tokens = None if token_file is None else TokenFile(token_file)
-    if tokens is None and not is_loopback(host):
+    if tokens is None and proxy is None and not is_loopback(host):
         raise UsageError(
             f"{host} can be reached from other machines; give --token-file FILE to admit only people who "
             "know the token, or listen on 127.0.0.1"
@@ -118,6 +127,7 @@ def page_command(  # noqa: PLR0913 - one for each option
             public,
             audit_log(store),
             ancestors,
+            proxy,
         )
         serve(settings, lambda url: _print_link(url, reports_to, tokens))
 

@@ -28,6 +28,8 @@ VALIDATORS = (
     "validate-pyproject>=0.24,<1",
     "yamllint>=1.35,<2",
 )
+# In the folder from which Home Assistant builds the image.
+APP = "../deploy/home-assistant/hushmote/requirements.txt"
 
 
 def _compile(lock: str, source: str, *options: str, requirements: tuple[str, ...] = ()) -> None:
@@ -79,6 +81,7 @@ def main() -> None:
     tested = ("--constraint", "locks/test.txt")
     extras = [part for extra in ("postgresql", "page", "notify") for part in ("--extra", extra)]
     _compile("container.txt", "pyproject.toml", *extras, *tested, *upgrade)
+    _compile(APP, "pyproject.toml", "--extra", "notify", "--extra", "page", *tested, *upgrade)
     _compile("build.txt", "-", *upgrade, requirements=tuple(build))
     _compile("tools.txt", "-", *upgrade, requirements=TOOLS)
     _compile("release.txt", "-", *upgrade, requirements=VALIDATORS)

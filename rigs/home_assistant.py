@@ -17,9 +17,14 @@ from hushmote.simulator.broker import MosquittoBroker, free_port
 
 
 class HomeAssistant:
-    """Home Assistant's core and MQTT integration in a separate process; a context manager."""
+    """Home Assistant's core and MQTT integration in a separate process; a context manager.
 
-    def __init__(self, broker: MosquittoBroker) -> None:
+    Args:
+        broker: The broker.
+        login: The broker's user and password.
+    """
+
+    def __init__(self, broker: MosquittoBroker, *login: str) -> None:
         python = get_home_assistant.python()
         if python is None:
             pytest.skip("Home Assistant is not installed; run python rigs/get_home_assistant.py")
@@ -27,7 +32,7 @@ class HomeAssistant:
         script = Path(__file__).with_name("home_assistant_run.py")
         self._log = open(Path(self._folder.name) / "log", "w+", encoding="utf-8")  # noqa: SIM115
         self._process = subprocess.Popen(
-            [python, script, str(broker.port), str(free_port()), self._folder.name],
+            [python, script, str(broker.port), str(free_port()), self._folder.name, *login],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -50,7 +55,7 @@ class HomeAssistant:
         return Path(self._log.name).read_text(encoding="utf-8")
 
     def sensors(self) -> dict[str, Mapping[str, Any]]:
-        """Return each sensor's entity_id, state, attributes and device, by unique id."""
+        """Return each sensor's and event's entity_id, state, attributes and device, by unique id."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\n")

@@ -2,7 +2,7 @@
 
 Without a token, only browsers on this machine are admitted, and only under this machine's names, so that a
 foreign site whose name resolves to this machine (DNS rebinding) is refused. With a token, browsers with the
-token's cookie are admitted.
+token's cookie are admitted. Requests from a trusted proxy, which authenticates readers itself, need no token.
 """
 
 import asyncio
@@ -41,6 +41,8 @@ _COOKIE_DAYS = 30
 _MAX_COOKIES = 8  # with the page's name in one request
 _NO_STORE = {"cache-control": "no-store"}
 _LOCAL_READER = "this machine"  # the reader's name on a page without tokens
+_REMOTE_USER = "x-remote-user-name"  # the header in which Home Assistant's ingress names the reader
+_MAX_NAME = 64  # characters
 _PROXY_HEADERS = ("forwarded", "via", "x-real-ip")  # besides all X-Forwarded headers
 _LOG_INTERVAL_S = 3600.0  # interval before the same reader is logged again
 
@@ -57,6 +59,8 @@ class PageAccess:
         public: The statement that anyone may read, or None.
         audit_log: Records who opened the page.
         in_frames: Whether other sites may show the page in a frame.
+        trusted_proxy: The IP address of a proxy that authenticates readers, or None. Without tokens, only
+            its requests are admitted.
     """
 
     def __init__(
@@ -67,12 +71,14 @@ class PageAccess:
         public: public_statement.PublicStatement | None = None,
         audit_log: AuditLog | None = None,
         in_frames: bool = False,
+        trusted_proxy: str | None = None,
     ) -> None:
         self._application = application
         self._public = public
         self._tokens = tokens
         self._audit_log = audit_log or AuditLog(None)
         self._in_frames = in_frames
+        self._trusted_proxy = trusted_proxy
         self._last_opened_s: dict[str, float] = {}
         self._delayed = 0
         self._cookie_name = f"hushmote_{port}"  # browsers store cookies by host, regardless of the port
@@ -95,8 +101,8 @@ class PageAccess:
         if self._public and public_statement.is_asked_for(scope):
             answer = await self._public.answer(request.url.query)
             return await answer(scope, receive, send)
-        if self._tokens is None:
-            self._log_opening(_LOCAL_READER)
+        if self._tokens is None or self._is_trusted(request):
+            self._log_opening(self._untokened_reader(request))
             return await self._application(scope, receive, send)
         is_login = scope["type"] == "http" and scope["path"] == LOGIN
         if is_login and scope["method"] == "POST":
@@ -141,14 +147,28 @@ class PageAccess:
         except AuditLogError as e:
             log.error("%s", e)
 
+    def _is_trusted(self, request: HTTPConnection) -> bool:
+        """Return whether a request comes from the trusted proxy."""
+        return self._trusted_proxy is not None and _peer(request) == self._trusted_proxy
+
+    def _untokened_reader(self, request: HTTPConnection) -> str:
+        """Return the name of a reader without a token, for the log."""
+        if not self._is_trusted(request):
+            return _LOCAL_READER
+        name = request.headers.get(_REMOTE_USER, "").encode("latin-1").decode("utf-8", "replace")
+        return "".join(filter(str.isprintable, name))[:_MAX_NAME] or f"proxy {self._trusted_proxy}"
+
     def _refusal(self, request: HTTPConnection) -> str:
-        """Return the reason to refuse a request, based on its headers only, or ""."""
-        if self._tokens is None and not is_loopback(host_name(request.headers)):
+        """Return the reason to refuse a request, based on its headers and address, or ""."""
+        if self._tokens is None and self._trusted_proxy is not None and not self._is_trusted(request):
+            return "This page is available only through the proxy that was given to --trusted-proxy."
+        is_open = self._tokens is None and self._trusted_proxy is None
+        if is_open and not is_loopback(host_name(request.headers)):
             return (
                 "This page is available only on this machine, at http://127.0.0.1 or http://localhost. To "
                 "use another name, start the page with --token-file."
             )
-        if self._tokens is None and _is_forwarded(request):
+        if is_open and _is_forwarded(request):
             return (
                 "This request came through a proxy, which may pass on requests from other machines. To use a "
                 "proxy, start the page with --token-file."
@@ -238,6 +258,11 @@ class PageAccess:
         finally:
             self._delayed -= 1
         return True
+
+
+def _peer(request: HTTPConnection) -> str:
+    """Return the IP address that a request comes from, or ""; the server reads no headers for it."""
+    return request.client.host if request.client else ""
 
 
 def _is_forwarded(request: HTTPConnection) -> bool:

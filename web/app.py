@@ -84,7 +84,13 @@ async def _serve(
         public = None if settings.statement is None else PublicStatement(settings.statement, live)
         in_frames = bool(settings.frame_ancestors)
         access = PageAccess(
-            DrawingLimit(application(page)), settings.tokens, port, public, settings.audit_log, in_frames
+            DrawingLimit(application(page)),
+            settings.tokens,
+            port,
+            public,
+            settings.audit_log,
+            in_frames,
+            settings.trusted_proxy,
         )
         await server.run(guarded(access, settings.frame_ancestors), listener, ready)
     finally:

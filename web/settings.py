@@ -1,5 +1,6 @@
 """The page's settings."""
 
+import ipaddress
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ class PageSettings:
         statement: The public statement, as document.read_public() returns it, or None.
         audit_log: The log of readers who opened the page, or None.
         frame_ancestors: The sites that may show the page in a frame, as parse_frame_ancestors() returns them.
+        trusted_proxy: The IP address of a proxy that authenticates readers, or None.
     """
 
     store: str
@@ -45,6 +47,7 @@ class PageSettings:
     statement: dict[str, Any] | None = None
     audit_log: AuditLog | None = None
     frame_ancestors: tuple[str, ...] = ()
+    trusted_proxy: str | None = None
 
     def missing_fleet_message(self, fleets: Sequence[str]) -> str:
         """Return an error message if the store does not have the page's fleet, otherwise ""."""
@@ -56,6 +59,20 @@ class PageSettings:
         except UsageError as e:
             return str(e)
         return ""
+
+
+def parse_address(text: str) -> str:
+    """Return an IP address as connections state it.
+
+    Raises:
+        UsageError: If the text is not an address.
+    """
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise UsageError(
+            f"--trusted-proxy {text} is not an address; give the proxy's IP address, such as 172.30.32.2"
+        ) from None
 
 
 def parse_frame_ancestors(texts: Iterable[str]) -> tuple[str, ...]:

@@ -65,8 +65,8 @@ def serve_command(  # noqa: PLR0913 - one for each option
         Path | None,
         typer.Option(
             help="Send alerts to the addresses in FILE, one per line in Apprise's format. Or set "
-            "HUSHMOTE_NOTIFY to the addresses.",
-            metavar="FILE",
+            "HUSHMOTE_NOTIFY to the addresses. home-assistant: only as entities beside those of --publish.",
+            metavar="FILE|home-assistant",
         ),
     ] = None,
     weekly: Annotated[

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 _CLIENT_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 PROTOCOLS: Mapping[str, Literal["auto", "5", "3.1.1"]] = {"auto": "auto", "5": "5", "3.1.1": "3.1.1"}
+HOME_ASSISTANT = Path("home-assistant")
+"""What --notify names in place of a file, for alerts only in Home Assistant."""
 LOG_FORMAT, DISCOVERY = "HUSHMOTE_LOG_FORMAT", "HUSHMOTE_DISCOVERY_PREFIX"
 
 
@@ -83,13 +85,21 @@ def run(options: ServeOptions) -> None:
             raise UsageError("--retire counts the remaining reports and exits; omit --notify")
         endpoint = None if options.http is None else _endpoint(options.http)
         publisher = None if publication is None else Publisher(store, publication)
-        receivers = () if options.retire else load_receivers(options.notify)
+        only_home_assistant = options.notify == HOME_ASSISTANT
+        if only_home_assistant and not (publication and publication.home_assistant):
+            raise UsageError(
+                "--notify home-assistant announces alerts beside results: also give --publish "
+                "ended,home-assistant, or name a file of addresses"
+            )
+        receivers = () if options.retire or only_home_assistant else load_receivers(options.notify)
         if options.weekly is not None:
             _check_weekly(options.weekly, receivers)
         files = {"HUSHMOTE_BROKER_CERT": connection.cert, "HUSHMOTE_BROKER_CA": connection.ca}
         certificates = {option: Path(file) for option, file in files.items() if file}
         notifier = (
-            Notifier(store, receivers, name, certificates, publication, options.weekly) if receivers else None
+            Notifier(store, receivers, name, certificates, publication, options.weekly)
+            if receivers or only_home_assistant
+            else None
         )
         opened = stack.enter_context(Store(store, wait_for_server=True))
         if not opened.fleets():

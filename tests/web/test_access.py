@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import datetime
 import html
+import http.client
 import json
 import os
 import re
@@ -115,6 +116,72 @@ PROTECTED = (
     "/healthz/",
     "/LOGIN",
 )
+
+
+PROXY = "127.0.0.2"
+
+
+def ask_from(address, page, path="/", method="GET", **headers):
+    """Return the status and body of a page's answer to a request from an address of this machine."""
+    hyphenated = {name.replace("_", "-"): value for name, value in headers.items()}
+    netloc = urlsplit(page).netloc
+    connection = http.client.HTTPConnection(netloc, timeout=WAIT_S, source_address=(address, 0))
+    with contextlib.closing(connection):
+        connection.request(method, path, headers=hyphenated)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
+@pytest.fixture(scope="module")
+def opened_log(tmp_path_factory):
+    """Provide the audit log of the page that only a proxy can open."""
+    return tmp_path_factory.mktemp("trusted") / "log"
+
+
+@pytest.fixture(scope="module")
+def trusting(store, opened_log):
+    """Provide a page that only a proxy can open."""
+    with paged(store, "--trusted-proxy", PROXY, environment={"HUSHMOTE_AUDIT_LOG": str(opened_log)}) as page:
+        yield page
+
+
+FORWARDED = {"Host": "hass.example:8123", "X_Forwarded_For": "192.0.2.1", "X_Forwarded_Proto": "https"}
+
+
+class TestTrustedProxy:
+    def test_only_its_requests_are_admitted(self, trusting):
+        for path in PROTECTED:
+            status, body = ask_from("127.0.0.1", trusting, path, Host="localhost", X_Forwarded_For=PROXY)
+            assert (status, b"only through the proxy" in body) == (403, True), path
+        assert handshake(trusting, X_Forwarded_For=PROXY, X_Real_IP=PROXY) == 403
+        assert ask_from("127.0.0.1", trusting, "/healthz")[0] == 200
+        for path in ("/", "/plan", "/api/home/temp.json"):
+            assert ask_from(PROXY, trusting, path, **FORWARDED)[0] == 200, path
+
+    def test_foreign_sites_cannot_write_through_it(self, trusting):
+        own = ask_from(PROXY, trusting, "/plan", "POST", Origin="https://hass.example:8123", **FORWARDED)
+        assert own[0] == 405
+        foreign = ask_from(PROXY, trusting, "/plan", "POST", Origin="https://x.example", **FORWARDED)
+        assert foreign[0] == 403
+
+    def test_reader_is_logged_by_the_proxys_name(self, trusting, opened_log):
+        for name in ("Zo\u00eb".encode().decode("latin-1"), "", "\x1b[31m" + "x" * 90):
+            ask_from(PROXY, trusting, X_Remote_User_Name=name, **FORWARDED)
+        ask_from("127.0.0.1", trusting, X_Remote_User_Name="nobody")
+        readers = [json.loads(line)["who"] for line in opened_log.read_text().splitlines()]
+        assert readers[-2:] == ["Zo\u00eb", ("[31m" + "x" * 90)[:64]]
+        assert f"proxy {PROXY}" in readers
+        assert "nobody" not in readers
+
+    def test_others_may_have_a_token(self, store, tmp_path):
+        with paged(store, "--trusted-proxy", PROXY, "--token-file", token_file(tmp_path)) as page:
+            assert ask_from(PROXY, page, **FORWARDED)[0] == 200
+            assert ask(page)[0] == 401
+            assert ask(page, Authorization=f"Bearer {TOKEN}")[0] == 200
+
+    def test_wrong_address_is_refused(self, tmp_path):
+        message = hushmote("page", "--trusted-proxy", "supervisor", cwd=tmp_path, expect=1)
+        assert "supervisor is not an address; give the proxy's IP address" in message
 
 
 class TestToken:

@@ -26,8 +26,6 @@ def build_container(source: Source, dist: Path) -> None:
 def build_app(source: Source, dist: Path) -> None:
     """Pack the Home Assistant app, with the wheel, as the repository that Home Assistant reads."""
     files = source.tree(_APP)
-    if not files:
-        return
     (wheel,) = dist.glob(f"hushmote-{source.version}-*.whl")
     files[f"hushmote/{wheel.name}"] = wheel.read_bytes()
     top = f"hushmote-home-assistant-{source.version}"

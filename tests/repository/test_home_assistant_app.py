@@ -1,6 +1,6 @@
 """The Home Assistant app: its manifest, and its program with a model of the Supervisor and a real broker.
 
-The model answers GET /services/mqtt as the Supervisor's documentation and sources say. A real one needs Docker.
+The model answers GET /services/mqtt as the documentation and sources of the real one say, which needs Docker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as paho
-import pytest
 import yaml
 from experiments import experiment_json
 from filled_store import fill

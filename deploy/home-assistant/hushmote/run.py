@@ -199,7 +199,7 @@ def run_until_stopped(programs: Iterable[Sequence[str]], env: Mapping[str, str])
     is_stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: is_stopped.set())
-    children = list[subprocess.Popen[bytes]]()
+    children = list[subprocess.Popen[Any]]()
     for program in programs:
         own = {k: v for k, v in env.items() if program[0] == "serve" or not k.startswith("HUSHMOTE_BROKER")}
         children.append(subprocess.Popen([*HUSHMOTE, *program], env=own, **account()))

@@ -222,7 +222,7 @@ class TestMissing:
         monkeypatch.setitem(validator_tools._INTERPRETERS, "esphome", os.devnull)
         reason = "Go is not installed; run `apt-get install golang`"
         assert validator_tools.install() == dict.fromkeys(validator_tools.GO_PROGRAMS, reason)
-        assert validator_tools.missing_reason("arduino-lint") == reason
+        assert validator_tools.missing_reason("actionlint") == reason
 
 
 class TestSchemas:

@@ -19,17 +19,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".venv" / "release"
 # By the program's name: the package to build, and its version.
-GO_PROGRAMS = {
-    "actionlint": "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12",
-    "arduino-lint": "github.com/arduino/arduino-lint@v1.3.0",
-}
+GO_PROGRAMS = {"actionlint": "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"}
 NODE_PROGRAMS = ("attw", "publint")
 # Run as modules or with a script.
 _INTERPRETERS = {
     "esphome": os.environ.get("HUSHMOTE_ESPHOME", ROOT / ".rig" / "esphome" / "bin" / "python"),
     "platformio": FOLDER / "bin" / "python",
 }
-_INSTALL_HINTS = {"promtool": "apt-get install prometheus"}
+# Programs that are taken from PATH, and why one is missing.
+_ON_PATH = {
+    # `go install` refuses its go.mod, which replaces modules, and the Go module proxy does not serve it.
+    "arduino-lint": "no registry has it; install it as Arduino's documentation says",
+    "promtool": "not installed; run `apt-get install prometheus`",
+}
 
 
 class CannotInstall(Exception):
@@ -49,9 +51,8 @@ def find_program(name: str) -> Path | None:
 
 def missing_reason(name: str) -> str:
     """Return why a program is missing."""
-    if name in _INSTALL_HINTS:
-        return f"not installed; run `{_INSTALL_HINTS[name]}`"
-    return _read_reasons().get(name, "not installed; run `python tools/release/validator_tools.py`")
+    hint = _ON_PATH.get(name, "not installed; run `python tools/release/validator_tools.py`")
+    return _read_reasons().get(name, hint)
 
 
 def install() -> dict[str, str]:

@@ -316,8 +316,18 @@ def _actionlint(release: _Release) -> str:
 def _arduino_lint(release: _Release) -> str:
     library = release.unpacked("hushmote-arduino-*.zip")
     options = ("--compliance", "strict", "--library-manager", "submit", "--project-type", "library")
-    release.run("arduino-lint", *options, library)
-    return release.one("hushmote-arduino-*.zip").name
+    name = release.one("hushmote-arduino-*.zip").name
+    try:
+        release.run("arduino-lint", *options, library)
+    except _Failure as e:
+        if "Library Manager index" in str(e):
+            raise _Skip(str(e)) from None
+        # Rule LP042 loads the library's address, which exists only after the first push.
+        errors = re.findall(r"^ERROR: (.*)", str(e), re.MULTILINE)
+        if len(errors) != 1 or not errors[0].startswith("Unable to load the library.properties url field"):
+            raise
+        return f"{name}, except that its url cannot be loaded"
+    return name
 
 
 def _promtool(release: _Release) -> str:

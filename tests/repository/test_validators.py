@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import shutil
 import tarfile
@@ -88,6 +87,12 @@ MISTAKES: dict[str, tuple[str, str, Callable[[str], str] | None, str]] = {
         "name",
     ),
     "schema of Zephyr": ("hushmote-embedded", "zephyr/module.yml", replace("cmake:", "make:"), "make"),
+    "schema of Home Assistant": (
+        "hushmote-home-assistant-*.tar.gz",
+        "/config.yaml",
+        replace("mqtt:need", "mqtt"),
+        "mqtt",
+    ),
     "schema of Compose": (
         "hushmote-container-*.tar.gz",
         "compose.yaml",
@@ -219,7 +224,8 @@ class TestMissing:
             shutil.copy(ROOT / "locks" / lock, tmp_path / f".{part}")
         monkeypatch.setattr(validator_tools, "FOLDER", tmp_path)
         monkeypatch.setenv("PATH", "")
-        monkeypatch.setitem(validator_tools._INTERPRETERS, "esphome", os.devnull)
+        (tmp_path / "esphome").touch()
+        monkeypatch.setitem(validator_tools._INTERPRETERS, "esphome", tmp_path / "esphome")
         reason = "Go is not installed; run `apt-get install golang`"
         assert validator_tools.install() == dict.fromkeys(validator_tools.GO_PROGRAMS, reason)
         assert validator_tools.missing_reason("actionlint") == reason

@@ -41,7 +41,9 @@ class CannotInstall(Exception):
 def find_program(name: str) -> Path | None:
     """Return the path of a program that install() installed or that is on PATH, or None."""
     if name in _INTERPRETERS:
-        return path if (path := Path(_INTERPRETERS[name])).exists() else None
+        python = Path(_INTERPRETERS[name])
+        # Without the script, an installation was interrupted.
+        return python if python.exists() and python.with_name(name).exists() else None
     for folder in ("bin", "node/node_modules/.bin", "go"):
         if (path := FOLDER / folder / name).exists():
             return path

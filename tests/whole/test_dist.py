@@ -224,20 +224,60 @@ def check_report(output: str) -> None:
     assert report.code in (b"\0", b"\1")
 
 
+def unpack(archive: Path, folder: Path) -> Path:
+    """Unpack an archive as its registry's client would, and return the folder."""
+    if archive.suffix == ".zip":
+        shutil.unpack_archive(archive, folder)
+    else:
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")
+    return folder
+
+
+def make_environment(folder: Path, *pips: Sequence[str | Path]) -> Path:
+    """Make an empty environment, run pip with each of these arguments, and return its folder of scripts."""
+    run([sys.executable, "-m", "venv", "venv"], folder)
+    scripts = folder / "venv" / "bin"
+    for arguments in pips:
+        pip = [scripts / "pip", "--disable-pip-version-check", "--quiet", *arguments]
+        done = subprocess.run(pip, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode and NO_INDEX in done.stderr:
+            pytest.skip("pip cannot reach a package index")
+        assert done.returncode == 0, done.stdout + done.stderr
+    return scripts
+
+
 class TestPip:
     def test_wheel_plans_and_reports_in_empty_environment(self, dist: Path, desk: Path):
-        run([sys.executable, "-m", "venv", "venv"], desk)
-        scripts = desk / "venv" / "bin"
         (wheel,) = dist.glob("hushmote-*.whl")
-        pip = [scripts / "pip", "install", "--quiet", "--disable-pip-version-check", wheel]
-        done = subprocess.run(pip, cwd=desk, capture_output=True, text=True, check=False)
-        if done.returncode and re.search(NO_INDEX, done.stderr):
-            pytest.skip("pip cannot reach a package index")
-        assert done.returncode == 0, done.stderr
+        scripts = make_environment(desk, ["install", "--no-compile", wheel])
         assert VERSION in run([scripts / "hushmote", "--version"], desk)
         question = ["--devices", "5000", "--epsilon", "2", "--values", "yes-no", "--share", "0.2"]
         assert "±1.62 points" in run([scripts / "hushmote", "plan", *question], desk)
         check_report(run([scripts / "python", "-c", PYTHON_BOARD], desk))
+
+    @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the images have Python 3.11")
+    @pytest.mark.parametrize(
+        ("archive", "locked"),
+        [("container", "locks/container.txt"), ("home-assistant", "hushmote/requirements.txt")],
+    )
+    def test_image_has_all_that_the_wheel_needs(self, archive: str, locked: str, dist: Path, desk: Path):
+        """Run what the image's build would run, without a container engine."""
+        packed = dist / f"hushmote-{archive}-{VERSION}.tar.gz"
+        if not packed.exists():
+            pytest.skip(f"there is no {packed.name}")
+        context = unpack(packed, desk) / packed.name.removesuffix(".tar.gz")
+        (wheel,) = dist.glob("hushmote-*.whl")
+        pinned = ["--require-hashes", "--only-binary", ":all:", "--requirement", context / locked]
+        scripts = make_environment(
+            desk,
+            ["install", "--no-compile", *pinned],
+            ["install", "--no-compile", "--no-deps", wheel],
+            ["check"],
+        )
+        assert VERSION in run([scripts / "hushmote", "--version"], desk)
+        for command in ("serve", "page", "door"):
+            run([scripts / "hushmote", command, "--help"], desk)
 
 
 @pytest.mark.micropython  # Node.js
@@ -262,16 +302,6 @@ class TestNpm:
         (project / "main.ts").write_text(TYPESCRIPT.replace("SUM", "'8'"))
         with pytest.raises(AssertionError, match="Type 'string' is not assignable to type 'number'"):
             run(["node", tsc, *TSC, "main.ts"], project)
-
-
-def unpack(archive: Path, folder: Path) -> Path:
-    """Unpack an archive as its registry's client would, and return the folder."""
-    if archive.suffix == ".zip":
-        shutil.unpack_archive(archive, folder)
-    else:
-        with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
-    return folder
 
 
 def requested(package: Path, folder: Path, *settings: str) -> tuple[list[Path], list[Path]]:

@@ -31,7 +31,12 @@ LEAN = ("P256", "SW", "PREFIX", "PAIRS")  # the first parts to leave out if flas
 LEANEST = (*LEAN, "SCALE", "PGR", "TEXT")
 REPORTER = c_targets.CORE / "reporter.c"
 IDENTITY = c_targets.CORE / "identity.c"  # linked only by firmware that is the same for all boards
-_OPTIONAL = {REPORTER.name: ", the reporter", IDENTITY.name: ", one image for all boards; in no sum"}
+PREVIEW = c_targets.CORE / "preview.c"  # linked only by firmware that calls it
+_OPTIONAL = {
+    REPORTER.name: ", the reporter",
+    IDENTITY.name: ", one image for all boards; in no sum",
+    PREVIEW.name: ", previews and export with their words; in no sum",
+}
 _SIZED = ("-Os", *c_targets.SECTIONS)
 FLEET = "house"
 
@@ -135,7 +140,8 @@ def sizes(target: Target) -> Sizes:
                 object_sizes.append(sum(sizes_by_file.values()))
                 linked_sizes.append(linked(target, folder, objects))
     with tempfile.TemporaryDirectory() as parent:
-        files[IDENTITY.name] = size_of(compiled(target, Path(parent), IDENTITY, ()), target)
+        for path in (IDENTITY, PREVIEW):
+            files[path.name] = size_of(compiled(target, Path(parent), path, ()), target)
     return Sizes(dict(sorted(files.items())), object_sizes, linked_sizes)
 
 

@@ -224,7 +224,8 @@ def main(places: Places) -> int:
     folders = (places.state, places.config / "questions", places.config / "devices")
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
-    folders[2].chmod(0o700)
+    for secret in (folders[0], folders[2]):
+        secret.chmod(0o700)
     give(places.state, *places.state.iterdir(), folders[2], *folders[2].iterdir())
     env = environment(places, service)
     if (

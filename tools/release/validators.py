@@ -5,7 +5,7 @@
 It prints one line for each: passed, failed with the program's own output, or skipped with the reason. It
 installs missing programs first; the checks themselves work offline. PlatformIO's and ESP-IDF's own schemas
 check their manifests, and check-jsonschema includes one for compose.yaml. No registry has schemas for a
-Zephyr module and a Home Assistant app, so those in schemas/ were written from the documentation.
+Zephyr module and a Home Assistant app, so those in schemas/ are ours.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def _platformio(release: _Release) -> str:
 def _zephyr(release: _Release) -> str:
     module = release.dist / _EMBEDDED / "zephyr" / "module.yml"
     release.run("check-jsonschema", "--schemafile", _SCHEMAS / "zephyr_module.json", module)
-    return f"{_EMBEDDED}/zephyr/module.yml, by a schema from Zephyr's documentation"
+    return f"{_EMBEDDED}/zephyr/module.yml, by our own schema"
 
 
 def _home_assistant(release: _Release) -> str:
@@ -250,7 +250,7 @@ def _home_assistant(release: _Release) -> str:
         raise _Failure("the app's archive needs repository.yaml and a folder with config.yaml")
     release.run("check-jsonschema", "--schemafile", _SCHEMAS / "home_assistant_app.json", *configs)
     release.run("check-jsonschema", "--schemafile", _SCHEMAS / "home_assistant_repository.json", repository)
-    return "config.yaml and repository.yaml, by schemas from Home Assistant's documentation"
+    return "config.yaml and repository.yaml, by our own schemas"
 
 
 def _compose(release: _Release) -> str:

@@ -111,7 +111,7 @@ docs: $(VENV)/.test
 # Everything that is generated and kept: vectors, what the browser board asks, the commands' page, the mechanisms' and the
 # clients'.
 pages: $(VENV)/.test
-	for made in vectors board_examples command_line mechanisms clients questions health_lifetime; do $(BIN)/python tools/make_$$made.py || exit 1; done
+	for made in vectors board_examples command_line mechanisms clients questions health_lifetime schema; do $(BIN)/python tools/make_$$made.py || exit 1; done
 
 # Pictures of every view of the page for docs/page.md, as Chromium shows them.
 pictures: $(VENV)/.test

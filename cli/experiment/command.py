@@ -73,6 +73,28 @@ def experiment_show(file: ExperimentFile, as_json: AsJson = False) -> None:
     run.show_file(file, as_json)
 
 
+@experiment_app.command("diff")
+def experiment_diff(
+    old: Annotated[Path, typer.Argument(help="The file as it was, or an empty file such as /dev/null.")],
+    new: Annotated[Path, typer.Argument(help="The file as it is now, likewise.")],
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print Markdown for a comment on a pull request.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a change of an experiment's file means: fields, ε, and new consent.
+
+    Files that end in .py or .json contain a POLICY. An empty file stands for one that does not exist.
+    """
+    for file in (old, new):
+        check_exists(file)
+    if as_markdown and as_json:
+        raise UsageError("--markdown and --json exclude each other")
+    from . import review  # imported lazily so that usage errors are fast
+
+    review.diff(old, new, as_json=as_json, as_markdown=as_markdown)
+
+
 @experiment_app.command("add")
 def experiment_add(  # noqa: PLR0913 (one for each option)
     file: Annotated[

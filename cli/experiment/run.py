@@ -345,7 +345,7 @@ def print_added(added: AddedVersion) -> None:
     addition = added.addition
     show.out.print(_outcome(addition, added.needs_key))
     if addition.previous is not None and (changes := differences(addition.previous, addition.version)):
-        show.out.print(_changes_table(changes))
+        show.out.print(changes_table(changes))
     honest_reports = reports_in_budget(addition.version.experiment)
     if added.most is not None and honest_reports is not None and added.most > honest_reports:
         show.out.print(
@@ -376,14 +376,16 @@ def _outcome(addition: Addition, needs_key: bool) -> str:
     return f"{text}. Devices and counts stay as they are. It replaces the words{owner}, published {age}."
 
 
-def _changes_table(changes: Iterable[Difference]) -> show.FittedTable:
+def changes_table(changes: Iterable[Difference]) -> show.FittedTable:
+    """Return the fields that differ between two versions, as a table."""
     table = show.table("", ("change", "before", "now"), range(3))
     for change in changes:
-        table.add_row(change.field, *map(_value_text, (change.before, change.after)))
+        table.add_row(change.field, *map(value_text, (change.before, change.after)))
     return table
 
 
-def _value_text(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """Return a field's value for a table, shortened."""
     if isinstance(value, list) and all(isinstance(item, str) for item in cast(list[Any], value)):
         return ", ".join(cast(list[str], value))
     text = value if isinstance(value, str) else "-" if value is None else json.dumps(value)

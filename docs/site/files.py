@@ -23,6 +23,7 @@ from hushmote.web.board.files import files as board_files
 
 # Pages and pictures, and files that pages link to as they are.
 PATTERNS = (
+    "docs/*.json",
     "docs/*.md",
     "docs/*.png",
     "docs/*.svg",

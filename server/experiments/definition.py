@@ -496,6 +496,7 @@ def parse(text: str) -> Definition:
         raise DefinitionError("it is nested too deeply") from None
     if "parameters" in fields:
         raise DefinitionError("an experiment has no field parameters", "parameters")
+    fields.pop("$schema", None)  # for editors
     try:
         return Definition.model_validate(fields)
     except ValidationError as e:

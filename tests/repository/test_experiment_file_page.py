@@ -3,8 +3,11 @@
 import json
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
+import jsonschema
+import make_schema
 import pytest
 from command_line import hushmote
 
@@ -207,3 +210,47 @@ class TestPage:
             assert [line.rstrip() for line in printed.splitlines()][: len(shown_lines)] == shown_lines, (
                 command
             )
+
+
+class TestSchema:
+    SCHEMA = make_schema.schema()
+    VALID = jsonschema.Draft202012Validator(SCHEMA, format_checker=jsonschema.FormatChecker())
+
+    def problems(self, text: str) -> list[str]:
+        plain = json.loads(json.dumps(tomllib.loads(text), default=str))  # dates become text
+        return [error.message for error in self.VALID.iter_errors(plain)]
+
+    def test_file_is_current(self):
+        assert make_schema.FILE.read_text("utf-8") == make_schema.text(), "run tools/make_schema.py"
+        self.VALID.check_schema(self.SCHEMA)
+
+    @pytest.mark.parametrize(
+        "path", [*EXAMPLES, *(ROOT / "planning" / "std").glob("*.toml")], ids=lambda path: path.stem
+    )
+    def test_accepts_our_files(self, path):
+        assert self.problems(path.read_text("utf-8")) == []
+
+    @pytest.mark.parametrize(
+        ("line", "message"),
+        [
+            ('owmer = "x"', "'owmer'"),
+            ('window = "minute"', "'minute' is not one of"),
+            ('missing = "yes"', "'yes' is not of type 'boolean'"),
+            ("expires = 5", "5 is not of type 'string'"),
+        ],
+    )
+    def test_names_what_hushmote_refuses(self, line: str, message: str):
+        kept = [old for old in ROOM.splitlines() if old.partition(" = ")[0] != line.partition(" = ")[0]]
+        text = "\n".join([line, *kept])
+        with pytest.raises(definition.DefinitionError):
+            definition.parse(text)
+        assert any(message in problem for problem in self.problems(text))
+
+    def test_hushmote_ignores_its_address(self):
+        assert definition.parse(f'"$schema" = "x"\n{ROOM}') == definition.parse(ROOM)
+        assert self.problems(f'"$schema" = "x"\n{ROOM}') == []
+
+    def test_parameters_of_own_mechanisms_may_have_any_name(self):
+        own = f'mechanism = "mine:Mine"\nshape = 3\n{ROOM}'
+        assert self.problems(own) == []
+        assert self.problems(own.replace("mine:Mine", "auto"))

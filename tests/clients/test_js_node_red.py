@@ -16,6 +16,7 @@ from paho.mqtt import publish
 from running_aggregator import WAIT_S, running, until
 
 from hushmote.device.ldp_client import Experiment
+from hushmote.server.experiments.definition import load
 from hushmote.server.store import Store
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
@@ -35,13 +36,14 @@ def flow(broker: MosquittoBroker, ledger: Path, **options: str) -> list[dict[str
     options: further fields of the node.
     """
     mqtt = {"broker": "broker", "qos": "", "retain": "", "topic": ""}
-    read = (
-        "const {topic, value, ...more} = msg.payload; Object.assign(msg, more, {topic, payload: value});"
-        "return [msg, {...msg, payload: ''}];"
-    )
+    read = "const {value, ...more} = msg.payload; return Object.assign(msg, more, {payload: value});"
+    answer = "if (msg.res) return {res: msg.res, payload: ''};"  # once the node has handled the reading
     nodes: list[dict[str, Any]] = [
         {"id": "post", "type": "http in", "url": "/take", "method": "post", "wires": [["read"]]},
-        {"id": "read", "type": "function", "func": read, "outputs": 2, "wires": [["hushmote"], ["answer"]]},
+        {"id": "read", "type": "function", "func": read, "outputs": 1, "wires": [["hushmote"]]},
+        {"id": "handled", "type": "complete", "scope": ["hushmote"], "wires": [["answered"]]},
+        {"id": "failed", "type": "catch", "scope": ["hushmote"], "wires": [["answered"]]},
+        {"id": "answered", "type": "function", "func": answer, "outputs": 1, "wires": [["answer"]]},
         {"id": "answer", "type": "http response", "wires": []},
         mqtt
         | {"id": "subscribed", "type": "mqtt in", "datatype": "buffer", "wires": [["hushmote"]]}
@@ -151,4 +153,40 @@ def test_reports_below_topic_prefix(tmp_path, store):
                 send_reading(port, 0.25)  # until the experiment has arrived
                 return int(store.histogram("trial", Experiment.parse(ROOM).digest).sum())
 
+            until(lambda: counted() >= 1, "a report")
+
+
+def test_example_flow_counts_a_reading(tmp_path):
+    shutil.copytree(CLIENT, tmp_path / "node_modules" / "hushmote")
+    nodes = json.loads((CLIENT / "examples" / "room-temperature.json").read_text("utf-8"))
+    port = free_port()
+    definition = load(CLIENT.parents[1] / "examples" / "room_temp.toml")
+    payload = json.loads(definition.payload()) | {"every": 1}  # no need to press the button 90 times
+    with (
+        MosquittoBroker() as broker,
+        Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store,
+    ):
+        store.add_fleet("home", keyed=False)
+        experiment = store.add_experiment("home", json.dumps(payload).encode(), datetime.date.max)
+        own = {"broker": {"broker": broker.host, "port": str(broker.port)}}
+        own["hushmote"] = {"folder": str(tmp_path / "ledger")}
+        flows = [node | own.get(node["id"], {}) for node in nodes]
+        (tmp_path / "flows.json").write_text(json.dumps(flows))
+
+        def press(button: str) -> None:
+            request = urllib.request.Request(f"http://127.0.0.1:{port}/inject/{button}", b"")
+            urllib.request.urlopen(request, timeout=WAIT_S).close()
+
+        def counted() -> int:
+            press("hourly")
+            return int(store.histogram("home", experiment.digest).sum())
+
+        with running(store, broker), node_red(tmp_path, port):
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{port}/library/examples/flows/hushmote", timeout=WAIT_S
+            ) as answer:
+                assert b"room-temperature" in answer.read()  # the menu Import
+            press("provision")
+            until(lambda: (tmp_path / "ledger" / "ledger.2").exists(), "the ledger")
+            press("agree")
             until(lambda: counted() >= 1, "a report")

@@ -7,6 +7,7 @@ dashboard, of its variables, and of the options of the panels that we use, but c
 a transformation makes sense.
 """
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -46,7 +47,10 @@ _OPTIONS = (
 )
 
 
-def _source(dashboard: str) -> str:
+def _source(path: Path) -> str:
+    # What an import reads and removes, and the types do not know, begins with two underscores.
+    fields = json.loads(path.read_text())
+    dashboard = json.dumps({name: value for name, value in fields.items() if not name.startswith("__")})
     where = "@grafana/schema/dist/esm/raw/composable"
     imports = [
         f"import type * as {name} from '{where}/{kind}/panelcfg/x/{name}PanelCfg_types.gen';"
@@ -62,7 +66,7 @@ def main() -> int:
         folder = Path(name)
         (folder / "package.json").write_text('{"private": true, "type": "module"}')
         subprocess.run(["npm", "install", "--silent", "--ignore-scripts", *PACKAGES], cwd=folder, check=True)
-        files = {f"{path.stem}.ts": _source(path.read_text()) for path in DASHBOARDS.glob("*.json")}
+        files = {f"{path.stem}.ts": _source(path) for path in DASHBOARDS.glob("*.json")}
         for file, text in files.items():
             (folder / file).write_text(text)
         return subprocess.run(["npx", "tsc", *_OPTIONS, *files], cwd=folder, check=False).returncode

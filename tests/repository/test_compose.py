@@ -8,8 +8,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
-from urllib.request import HTTPCookieProcessor, build_opener
+from typing import Any, ClassVar
+from urllib.error import HTTPError
+from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 
 import psycopg
 import pytest
@@ -127,6 +128,49 @@ class TestFile:
         result = subprocess.run(command, env=os.environ | values, capture_output=True, text=True, check=False)
         assert result.returncode != 0
         assert "sha256 of postgres" in result.stderr
+
+
+class TestFirstLook:
+    TEXT = (DEPLOY / "compose.demo.yaml").read_text()
+    DEMO: ClassVar[dict[str, Any]] = yaml.safe_load(TEXT)["services"]["page"]
+
+    def test_copies_what_the_container_does(self):
+        copies = re.findall(r"COPY (?!locks|--)(.+)", (DEPLOY / "Containerfile").read_text())
+        assert re.findall(r"COPY (.+)", self.TEXT) == copies
+
+    def test_is_confined(self):
+        assert self.DEMO["read_only"] is True
+        assert self.DEMO["cap_drop"] == ["ALL"]
+        assert self.DEMO["security_opt"] == ["no-new-privileges:true"]
+        assert self.DEMO["user"] == "10001:10001"
+        assert all(port.startswith("127.0.0.1:") for port in self.DEMO["ports"])
+
+    @pytest.mark.slow
+    def test_command_serves_the_page_behind_its_token(self, tmp_path):
+        address = f"127.0.0.1:{free_port()}"
+        shell, option, script = self.DEMO["command"]
+        script = script.replace("0.0.0.0:9419", address).replace("--health", "--health --devices 1000")
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        process = subprocess.Popen([shell, option, script], cwd=tmp_path, env=os.environ | {"PATH": path})
+        try:
+            token = "first-look-at-hushmote"
+            assert token in self.TEXT.partition("name:")[0]  # what a user reads
+
+            def answers(headers: dict[str, str]) -> int:
+                assert process.poll() is None
+                try:
+                    request = Request(f"http://{address}/api/fleets", headers=headers)
+                    return urlopen(request, timeout=WAIT_S).status
+                except HTTPError as e:
+                    return e.code
+                except OSError:
+                    return 0
+
+            until(lambda: answers({"Authorization": f"Bearer {token}"}) in (200, 404), "the page")
+            assert answers({}) == 401
+        finally:
+            process.terminate()
+            process.wait()
 
 
 def prepared(folder: Path, *hosts: str) -> Path:

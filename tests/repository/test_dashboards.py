@@ -119,6 +119,19 @@ tests:
 
 
 class TestPanels:
+    def test_import_requires_exactly_what_they_use(self):
+        required = {(each["type"], each["id"]) for each in DASHBOARD["__requires"]}
+        kinds = {panel["type"] for panel in DASHBOARD["panels"]} - {"row"}  # Grafana's own part
+        assert required == {
+            ("grafana", "grafana"),
+            ("datasource", "prometheus"),
+            *(("panel", k) for k in kinds),
+        }
+        (version,) = (each["version"] for each in DASHBOARD["__requires"] if each["type"] == "grafana")
+        image = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())["services"]["grafana"]["image"]
+        assert f":{version}@" in image  # the version for which it was written
+        assert DASHBOARD["__inputs"] == []  # the variable chooses the data source
+
     def test_have_distinct_ids_and_do_not_overlap(self):
         ids = [panel["id"] for panel in DASHBOARD["panels"]]
         assert len(set(ids)) == len(ids)

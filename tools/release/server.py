@@ -14,6 +14,7 @@ def build_container(source: Source, dist: Path) -> None:
     """Pack deploy/, the locks and the wheel."""
     (wheel,) = dist.glob(f"hushmote-{source.version}-*.whl")
     files = {f"deploy/{name}": data for name, data in source.tree("deploy").items()}
+    del files["deploy/compose.demo.yaml"]  # it builds from the sources
     files = {name: data for name, data in files.items() if not name.startswith(f"{_APP}/")}
     files["deploy/Containerfile"] = _with_wheel(files["deploy/Containerfile"].decode(), wheel.name).encode()
     files |= {f"locks/{name}": source.read(f"locks/{name}") for name in _LOCKS}

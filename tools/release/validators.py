@@ -254,9 +254,10 @@ def _home_assistant(release: _Release) -> str:
 
 
 def _compose(release: _Release) -> str:
-    compose = release.unpacked("hushmote-container-*.tar.gz") / "deploy" / "compose.yaml"
-    release.run("check-jsonschema", "--builtin-schema", "vendor.compose-spec", compose)
-    return "compose.yaml"
+    folder = release.unpacked("hushmote-container-*.tar.gz") / "deploy"
+    files = (folder / "compose.yaml", release.source / "deploy" / "compose.demo.yaml")
+    release.run("check-jsonschema", "--builtin-schema", "vendor.compose-spec", *files)
+    return ", ".join(path.name for path in files)
 
 
 def _esphome(release: _Release) -> str:

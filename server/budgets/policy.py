@@ -259,7 +259,7 @@ def has_pin(path: Path, name: str) -> bool | None:
         PolicyError: If the file cannot be read.
     """
     constant = _constant(path, name)
-    return None if constant is _UNKNOWN else constant not in (None, False)
+    return None if constant is _UNKNOWN else constant is not None and constant is not False  # pin 0 is a pin
 
 
 def text_constant(path: Path, name: str) -> str:

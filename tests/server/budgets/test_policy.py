@@ -189,6 +189,7 @@ class TestFile:
         ("name", "content", "has_pin", "text"),
         [
             ("m.py", "BUTTON = 5\n", True, ""),
+            ("m.py", "BUTTON = 0\n", True, ""),
             ("m.py", "BUTTON = None\n", False, ""),
             ("m.py", "BUTTON = 'ID'\n", True, "ID"),
             ("m.py", "LED = 5\n", None, ""),

@@ -272,6 +272,18 @@ def text_constant(path: Path, name: str) -> str:
     return constant if isinstance(constant, str) else ""
 
 
+def number_constant(path: Path, name: str) -> float | None:
+    """Return the number above 0 that a firmware file assigns to a name, such as INTERVAL_S, or None.
+
+    Raises:
+        PolicyError: If the file cannot be read.
+    """
+    constant = _constant(path, name)
+    if isinstance(constant, bool) or not isinstance(constant, int | float):
+        return None
+    return constant if 0 < constant < math.inf else None
+
+
 def is_application(path: Path) -> bool:
     """Return whether a file is a firmware application, not just its POLICY and other constants."""
     if path.suffix != ".py":

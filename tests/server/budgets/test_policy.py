@@ -186,23 +186,27 @@ class TestFile:
         assert str(caught.value).startswith(str(tmp_path / name))
 
     @pytest.mark.parametrize(
-        ("name", "content", "has_pin", "text"),
+        ("name", "content", "has_pin", "text", "number"),
         [
-            ("m.py", "BUTTON = 5\n", True, ""),
-            ("m.py", "BUTTON = 0\n", True, ""),
-            ("m.py", "BUTTON = None\n", False, ""),
-            ("m.py", "BUTTON = 'ID'\n", True, "ID"),
-            ("m.py", "LED = 5\n", None, ""),
-            ("m.py", "BUTTON = Pin(5)\n", None, ""),
-            ("m.py", "BUTTON = 'ID'\nBUTTON = None\n", None, ""),
-            ("p.json", '{"policy": {}, "BUTTON": "ID"}', True, "ID"),
-            ("p.json", '{"policy": {}}', None, ""),
+            ("m.py", "BUTTON = 5\n", True, "", 5),
+            ("m.py", "BUTTON = 0\n", True, "", None),
+            ("m.py", "BUTTON = True\n", True, "", None),
+            ("m.py", "BUTTON = 1e999\n", True, "", None),
+            ("m.py", "BUTTON = None\n", False, "", None),
+            ("m.py", "BUTTON = 'ID'\n", True, "ID", None),
+            ("m.py", "LED = 5\n", None, "", None),
+            ("m.py", "BUTTON = Pin(5)\n", None, "", None),
+            ("m.py", "BUTTON = 'ID'\nBUTTON = None\n", None, "", None),
+            ("p.json", '{"policy": {}, "BUTTON": "ID"}', True, "ID", None),
+            ("p.json", '{"policy": {}, "BUTTON": 7.5}', True, "", 7.5),
+            ("p.json", '{"policy": {}}', None, "", None),
         ],
     )
-    def test_constant_is_known_if_assigned_once(self, name, content, has_pin, text, tmp_path):
+    def test_constant_is_known_if_assigned_once(self, name, content, has_pin, text, number, tmp_path):
         (tmp_path / name).write_text(content)
         assert policy.has_pin(tmp_path / name, "BUTTON") is has_pin
         assert policy.text_constant(tmp_path / name, "BUTTON") == text
+        assert policy.number_constant(tmp_path / name, "BUTTON") == number
 
 
 class TestCaps:

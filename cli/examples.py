@@ -125,6 +125,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote statement write fleet-home --policy main.py --output label.html",
         "hushmote statement write --policy main.py --lang de --output de.html",
         "hushmote statement write fleet-home --policy main.py --output statement.json",
+        "hushmote statement write --policy main.py --vulnerable 2.4.0 --output a.html",
         "hushmote statement write --policy main.py --public --output public.json",
     ),
     "statement verify": ("hushmote statement verify statement.json --announce-key k3f9x1.settings.json",),

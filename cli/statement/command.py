@@ -15,6 +15,7 @@ from ...fleet.provisioning.fleet_folder import FleetFolder
 from ...fleet.provisioning.master_key import load_keys
 from ...fleet.provisioning.settings import load_settings
 from ...fleet.statement import document, fleet_facts, page
+from ...fleet.statement.vex import read as read_vex
 from ...server.answers import tables as show
 from ...server.errors import UsageError
 from ...server.plain_text import visible
@@ -33,7 +34,7 @@ UNKNOWN_SIGNER_STATUS = 3  # exit status for an intact statement whose signer is
 
 
 @statement_app.command("write")
-def write(
+def write(  # noqa: PLR0913 - one for each option
     fleet: Annotated[
         str | None,
         typer.Argument(
@@ -51,15 +52,31 @@ def write(
     master_key: MasterKey = None,
     signing_key: SigningKey = None,
     lang: Annotated[Language, typer.Option(help="Language of the label.")] = "en",
+    vulnerable: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Version of the firmware with a known vulnerability, as the open group firmware names it. "
+            "May be repeated.",
+            metavar="VERSION",
+        ),
+    ] = None,
+    vex: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="OpenVEX file to list known vulnerabilities from. May be repeated.", metavar="FILE.json"
+        ),
+    ] = None,
     public: Annotated[
         bool, typer.Option("--public", help="Write only the label and files for the public, without counts.")
     ] = False,
     output: Annotated[list[Path] | None, output_option(describe_suffixes(*_KINDS))] = None,
 ) -> None:
-    """Write a fleet's statement: the label, tables for ETSI EN 303 645 and the GDPR, and the registry entry.
+    """Write a fleet's statement: the label, tables for standards and laws, and the registry entry.
 
-    Without --output, print the label. All numbers come from the store, policy and folder; passages that only
-    a lawyer or the manufacturer can write are marked. The JSON is signed with the experiments' signing key.
+    Without --output, print the label. The tables support ETSI EN 303 645, EN 18031-2, the GDPR, the Cyber
+    Resilience Act, the Data Act and NIST SP 800-226. All numbers come from the store, policy and folder;
+    passages that only a lawyer or the manufacturer can write are marked. The JSON is signed with the
+    experiments' signing key.
     """
     if policy is None:
         raise UsageError(
@@ -67,10 +84,11 @@ def write(
             "`hushmote budget policy --write` writes POLICY into it"
         )
     paths = check_paths(output, *_KINDS)
+    known = [statement for path in vex or () for statement in read_vex(path)]
     folder = fleet_folder.find(Path(fleet)) if fleet and Path(fleet, "fleet.json").exists() else None
     with Store(store, read_only=True) as opened:
         name = choose_fleet(opened, folder.fleet.fleet if folder else fleet)
-        facts = fleet_facts.read(opened, name, folder, policy, _now())
+        facts = fleet_facts.read(opened, name, folder, policy, _now(), vulnerable=vulnerable or (), vex=known)
         statement = document.document(facts, public=public, language=lang)
         fleet_keys = _keys(opened, name, folder, master_key, signing_key) if paths else None
     for question in facts.undecided:

@@ -26,6 +26,8 @@ from ...server.words.label import Disclosure, Phrase
 from ..provisioning import flash, umqtt
 from ..provisioning.extra_modules import further_files
 from ..provisioning.fleet_folder import FleetFolder
+from .versions_in_use import VersionsInUse, read_versions
+from .vex import VexStatement
 
 
 class StatementError(HushmoteError):
@@ -129,6 +131,10 @@ class FleetFacts:
         policy_file: The file of the policy.
         promised: The guarantee for all reports in a board's lifetime.
         hosts: The broker's hosts, reached by TLS; empty if the fleet has no folder.
+        interval_s: The seconds between two readings, or None if the firmware does not state them.
+        firmware_version: The version that the firmware states, or "".
+        in_use: The versions that the devices run.
+        vex: The statements on vulnerabilities from the operator's OpenVEX files.
     """
 
     fleet: str
@@ -141,6 +147,10 @@ class FleetFacts:
     hosts: tuple[str, ...]
     files: tuple[BoardFile, ...]
     at: datetime.datetime
+    interval_s: float | None
+    firmware_version: str
+    in_use: VersionsInUse
+    vex: tuple[VexStatement, ...]
 
     @property
     def current_questions(self) -> tuple[FleetQuestion, ...]:
@@ -162,7 +172,14 @@ class FleetFacts:
 
 
 def read(
-    store: Store, fleet: str, folder: FleetFolder | None, firmware: Path, at: datetime.datetime
+    store: Store,
+    fleet: str,
+    folder: FleetFolder | None,
+    firmware: Path,
+    at: datetime.datetime,
+    *,
+    vulnerable: Sequence[str] = (),
+    vex: Sequence[VexStatement] = (),
 ) -> FleetFacts:
     """Read a fleet's facts.
 
@@ -172,9 +189,12 @@ def read(
         folder: The fleet's folder, if there is one.
         firmware: A Python file with the boards' POLICY, or the policy as .json.
         at: The current time, UTC.
+        vulnerable: The versions of the firmware that are vulnerable, as an open group names them.
+        vex: Statements on vulnerabilities, from vex.read().
 
     Raises:
         StatementError: Something is missing.
+        UsageError: If no open group lists a vulnerable version.
         PolicyError: If the policy cannot be read.
         StoreError: If the store cannot be read.
     """
@@ -199,6 +219,10 @@ def read(
         () if folder is None else folder.fleet.hosts,
         board_contents(firmware, [q.version for q in questions if q.is_asked]),
         at,
+        policies.number_constant(firmware, "INTERVAL_S"),
+        policies.text_constant(firmware, "VERSION"),
+        read_versions(facts, fleet, {name: sent.devices for name, sent in participation.items()}, vulnerable),
+        tuple(vex),
     )
 
 

@@ -30,6 +30,8 @@ _PAGE = """<!doctype html>
 _BEGINNINGS = {"[For a lawyer: ", *(mark for name in LANGUAGES for mark in words_in(name).marks())}
 _MARKED = re.compile(rf"(?:{'|'.join(map(re.escape, sorted(_BEGINNINGS)))})[^\]]*\]")
 
+_CODE = re.compile(r"`([^`<]+)`")
+
 
 def html(whole: Mapping[str, Any], news: str = "", download: str = "") -> str:
     """Return the page of a statement, signed or unsigned, as document.sign() returns it.
@@ -52,7 +54,8 @@ def html(whole: Mapping[str, Any], news: str = "", download: str = "") -> str:
     chapters = [
         _chapter(c["title"], c["about"], map(_table, c["tables"])) for c in statement.get("chapters", ())
     ]
-    chapters += [_registry(statement["registry"])] if chapters else []
+    if chapters:
+        chapters = [_overview(statement, words), *chapters, _registry(statement["registry"])]
     files, signature = _files(statement["board_files"]), _signature(whole)
     # A printed statement must show everything; on the web, the key to compare is enough.
     chapters += [_key(whole), _details(files, signature)] if download else [files, signature]
@@ -78,8 +81,9 @@ def words_of(statement: Mapping[str, Any]) -> Words:
 
 
 def _text(text: str) -> str:
-    """Return a text as HTML, with the parts that someone has to fill in marked."""
-    return _MARKED.sub(lambda match: f"<mark>{match[0]}</mark>", escape(visible(text)))
+    """Return a text as HTML, with commands as code and the parts that someone has to fill in marked."""
+    marked = _MARKED.sub(lambda match: f"<mark>{match[0]}</mark>", escape(visible(text)))
+    return _CODE.sub(r"<code>\1</code>", marked)
 
 
 def _chapter(title: str, about: str, parts: Iterable[str]) -> str:
@@ -87,10 +91,45 @@ def _chapter(title: str, about: str, parts: Iterable[str]) -> str:
     return f'<section class="chapter">\n<h2>{_text(title)}</h2>\n<p>{_text(about)}</p>\n{inside}\n</section>'
 
 
-def _table(table: Mapping[str, Any]) -> str:
-    rows = "\n".join(
-        f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in table["rows"]
+def _overview(statement: Mapping[str, Any], words: Words) -> str:
+    """Return a list of the chapters, with the number of passages that someone has to fill in."""
+    about = (
+        "Highlighted passages are missing: each says who can write it, and what belongs there. Everything "
+        "else comes from the store, the firmware and this package."
     )
+    english = words_in("en").marks()
+    parts = [(words.texts["title"], statement["label"], words.marks())]
+    parts += [(chapter["title"], chapter, english) for chapter in statement["chapters"]]
+    rows = [
+        [title, *(f"{_count(part, mark) or '–'}" for mark in ("[For a lawyer: ", *marks))]
+        for title, part, marks in parts
+    ]
+    table = {
+        "title": "Chapters and missing passages",
+        "headings": ("chapter", "for a lawyer", "for the maker", "for the owner of a question"),
+        "rows": rows,
+        "note": "",
+    }
+    return _chapter("Contents, and what is left to write", about, (_table(table),))
+
+
+def _count(value: Any, mark: str) -> int:
+    """Return how often a mark occurs in the texts of a value."""
+    if isinstance(value, str):
+        return value.count(mark)
+    return sum(_count(inner, mark) for inner in (value.values() if isinstance(value, Mapping) else value))
+
+
+def _cell(text: str) -> str:
+    """Return a cell of a table; the id of a test may be broken after its separators."""
+    if not text.startswith("tests/"):
+        return f"<td>{_text(text)}</td>"
+    parts = re.sub(r"(/|::|_)", r"\1<wbr>", _text(text))
+    return f'<td class="test">{parts}</td>'
+
+
+def _table(table: Mapping[str, Any]) -> str:
+    rows = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table["rows"])
     head = "".join(f"<th>{_text(heading)}</th>" for heading in table["headings"])
     note = f'<p class="note">{_text(table["note"])}</p>' if table["note"] else ""
     return f"<h3>{_text(table['title'])}</h3>\n<table>\n<tr>{head}</tr>\n{rows}\n</table>\n{note}"

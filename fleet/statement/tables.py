@@ -1,4 +1,4 @@
-"""The values for compliance_tables.toml, and a table of each number of a statement with its source."""
+"""Fill in the tables of a statement, and list each of its numbers with its source."""
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,25 +17,46 @@ from ...server.words.experiment import budget, describe_group, mechanism, unprot
 from ...server.words.label import Phrase
 from ...server.words.numbers import chance
 from .fleet_facts import FleetFacts, FleetQuestion
+from .product_values import evidence_values, fleet_values, volume_values
+from .volume import volume_of
 
 
 def chapters(facts: FleetFacts) -> list[dict[str, Any]]:
     """Return the chapters for standards and law, and the numbers: title, about, and tables of texts."""
     questions, result = [_question_values(facts, q) for q in facts.questions], []
     fleet = _fleet_values(facts, questions)
-    for chapter in _texts()["chapters"]:
+    items = {"question": questions, **evidence_values(facts)}
+    for chapter in (chapter for name in _FILES for chapter in _texts(name)["chapters"]):
         tables: list[dict[str, Any]] = []
         for table in chapter.pop("tables"):
             is_per_question = table.pop("each", "") == "question"
+            table = _with_rows(table, items, fleet)
             values = questions if is_per_question else [fleet]
             tables += [_fill({"note": "", **table}, fleet | value) for value in values]
-        result.append(chapter | {"tables": tables})
+        result.append(_fill(chapter, fleet) | {"tables": tables})
     return [*result, _numbers_chapter(facts)]
+
+
+def _with_rows(
+    table: Mapping[str, Any], items: Mapping[str, Sequence[Mapping[str, str]]], fleet: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return a table with its rows repeated for each item that `row_each` names, if it names some."""
+    filled = {name: value for name, value in table.items() if name not in ("row_each", "empty")}
+    if "row_each" in table:
+        each = items[table["row_each"]]
+        rows = [_fill(row, {**fleet, **item}) for row in table["rows"] for item in each]
+        # Texts are filled in once, so braces in a value must not be filled in again.
+        filled["rows"] = [[_escape(cell) for cell in row] for row in rows or [table["empty"]]]
+    return filled
+
+
+def _escape(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def registry(facts: FleetFacts) -> list[dict[str, Any]]:
     """Return an entry of the Differential Privacy Deployments Registry for each question."""
-    entries, texts = [], _texts()["registry"]
+    entries, texts = [], _texts(_FILES[0])["registry"]
     for q in facts.questions:
         entry = _fill(texts, _question_values(facts, q))
         entry["deployment"]["privacy_loss"]["privacy_parameters"] = {"epsilon": q.epsilon}
@@ -45,8 +66,17 @@ def registry(facts: FleetFacts) -> list[dict[str, Any]]:
     return entries
 
 
-def _texts() -> dict[str, Any]:
-    return tomllib.loads(Path(__file__).with_name("compliance_tables.toml").read_text(encoding="utf-8"))
+_FILES = (
+    "compliance_tables.toml",
+    "cra_tables.toml",
+    "privacy_assets_tables.toml",
+    "data_act_tables.toml",
+    "privacy_level_tables.toml",
+)
+
+
+def _texts(file: str) -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name(file).read_text(encoding="utf-8"))
 
 
 def _fill(value: Any, values: Mapping[str, str]) -> Any:
@@ -77,6 +107,7 @@ def _question_values(facts: FleetFacts, q: FleetQuestion) -> dict[str, str]:
         "counts_of_it": _counts_sentence(q),
         "promised": facts.promised.words,
         "version": version("hushmote"),
+        **volume_values(facts, q),
     }
 
 
@@ -133,6 +164,11 @@ def _fleet_values(facts: FleetFacts, questions: Sequence[Mapping[str, str]]) -> 
         "group_risk": _group_risk(grouped),
         "forged": _FORGED[facts.keyed],
         "measures": f"{_MEASURES} {signed}{_carried(facts)}",
+        "mechanisms": repeat("{name}: {mechanism}"),
+        "ends": repeat("{name}: {end}"),
+        "promised": facts.promised.words,
+        "version": version("hushmote"),
+        **fleet_values(facts),
     }
 
 
@@ -227,6 +263,12 @@ def _numbers(facts: FleetFacts) -> Iterator[tuple[str, float | str | None, str]]
         yield f"{q.name}: budget of a device", budget(e), f"{at}, budget"
         most = "the smaller of its budget and the policy's remainder at this ε"
         yield f"{q.name}: reports of a device's lifetime", q.most, most
+        volume = volume_of(facts, q)
+        yield f"{q.name}: bytes of a report", volume.report_bytes, f"{at}, with a tag in a keyed fleet"
+        yield f"{q.name}: bytes of a device's lifetime", volume.lifetime_bytes, "bytes times reports"
+        if volume.reports is not None:
+            how = f"at most, on average: readings, divided by every = {volume.every:,}, within the budget"
+            yield f"{q.name}: reports of a device in a year", volume.reports, how
         yield f"{q.name}: first asked", str(q.since), f"{at}, its first serial"
         yield f"{q.name}: last day", str(q.version.expires or "none"), f"{at}, expires"
         yield f"{q.name}: counts are kept", _english(q.keep), f"{at}, keep"
@@ -242,6 +284,8 @@ def _numbers(facts: FleetFacts) -> Iterator[tuple[str, float | str | None, str]]
             )
             yield f"{q.name}: δ of the counts", q.epsilons.delta, "this package's default"
     p, file = facts.policy, facts.policy_file
+    if facts.interval_s is not None:
+        yield "seconds between two readings", facts.interval_s, f"{file}: INTERVAL_S"
     yield "policy: Σε of a device's lifetime", nats(p.sum), f"{file}: POLICY sum"
     yield (
         "policy: Σε² of a device's lifetime",

@@ -182,6 +182,19 @@ class TestFiles:
             assert "room_temp: the counts reveal no more than the reports themselves." in text
         assert hushmote("statement", "verify", "public.json", cwd=home, expect=3) == UNKNOWN_OWNER
 
+    def test_vulnerable_versions_and_vex_are_listed(self, home: Path):
+        with Store(f"sqlite:///{home / STORE}") as store:
+            ask(store, KEPT.replace("[budget]", 'group = "firmware"\ngroups = ["1.0", "1.1"]\n[budget]'))
+        statement = {"vulnerability": {"name": "CVE-2026-1"}, "status": "affected"}
+        context = {"@context": "https://openvex.dev/ns/v0.2.0", "statements": [statement]}
+        (home / "product.json").write_text(json.dumps(context))
+        write = ("statement", "write", "--policy", "main.py", "--master-key", "master.key")
+        options = ("--vulnerable", "1.0", "--vulnerable", "1.1", "--vex", "product.json")
+        hushmote(*write, *options, "--output", "s.html", cwd=home)
+        text = (home / "s.html").read_text()
+        assert "<td>1.0, 1.1</td>" in text
+        assert "<td>CVE-2026-1</td><td>affected</td><td>none stated</td><td>product.json</td>" in text
+
     def test_same_epoch_gives_same_bytes(self, home: Path):
         write = ("statement", "write", "--policy", "main.py", "--master-key", "master.key", "--output")
         for name in ("a.json", "b.json"):
@@ -243,6 +256,9 @@ class TestRefusals:
         ("--output s.txt", "s.txt must end in .html or .json, which selects the format"),
         ("--policy none.py", "cannot read none.py: No such file or directory"),
         ("cellar", "no fleet cellar in "),
+        ("--vulnerable 1.0", "no open group firmware of fleet home lists 1.0; name a version"),
+        ("--vex main.py", "main.py is not an OpenVEX file: give JSON whose @context begins with https://"),
+        ("--vex none.json", "cannot read none.json: No such file or directory"),
         command="statement write --policy main.py",
     )
     def test_is_one_line(self, refusal: Refusal, home: Path):

@@ -603,7 +603,7 @@ class TestPage:
         assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; so" in text
         assert not re.search(r"(?:src|href)=|url\(|@import", text)
         assert text.index('class="label"') < text.index('class="chapter"')
-        assert text.count("<h2>") == len(words.QUESTIONS) + 6
+        assert text.count("<h2>") == len(words.QUESTIONS) + 11
         assert "<mark>[For a lawyer: yes or no]</mark>" in text
         assert "{" not in re.sub(r"<style>.*?</style>|<pre>.*?</pre>", "", text, flags=re.DOTALL)
 

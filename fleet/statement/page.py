@@ -100,17 +100,20 @@ def _overview(statement: Mapping[str, Any], words: Words) -> str:
     english = words_in("en").marks()
     parts = [(words.texts["title"], statement["label"], words.marks())]
     parts += [(chapter["title"], chapter, english) for chapter in statement["chapters"]]
-    rows = [
-        [title, *(f"{_count(part, mark) or '–'}" for mark in ("[For a lawyer: ", *marks))]
-        for title, part, marks in parts
-    ]
+    rows = [[title, _missing(part, ("[For a lawyer: ", *marks))] for title, part, marks in parts]
     table = {
         "title": "Chapters and missing passages",
-        "headings": ("chapter", "for a lawyer", "for the maker", "for the owner of a question"),
+        "headings": ("chapter", "left to write"),
         "rows": rows,
         "note": "",
     }
     return _chapter("Contents, and what is left to write", about, (_table(table),))
+
+
+def _missing(part: Any, marks: Iterable[str]) -> str:
+    """Return how many passages of a part are missing, for each of those who can write them."""
+    writers = zip(("a lawyer", "the maker", "the question's owner"), marks, strict=True)
+    return ", ".join(f"{n} by {writer}" for writer, mark in writers if (n := _count(part, mark))) or "nothing"
 
 
 def _count(value: Any, mark: str) -> int:

@@ -1,6 +1,7 @@
 """The values for the tables on products: volumes, limits, versions in use and known vulnerabilities."""
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 
 from ...device import ldp_client
 from ...server.budgets.policy import NETWORK_START_NOTE
@@ -26,7 +27,7 @@ def fleet_values(facts: FleetFacts) -> dict[str, str]:
     """Return the values on the whole fleet."""
     p, volumes = facts.policy, [volume_of(facts, q) for q in facts.current_questions]
     version = f"Firmware {facts.firmware_version}." if facts.firmware_version else ""
-    squares = f" or Σε² is at most {p.squares / MICRO**2:g}" if p.squares else ""
+    squares = f" or Σε² is at most {Decimal(p.squares) / MICRO**2:f}" if p.squares else ""
     network = "The network can only withdraw it."
     return {
         "limits": (

@@ -25,6 +25,7 @@ from ...server.errors import HushmoteError, UsageError
 from ...server.extras import require
 from ...server.ingest.broker_url import BrokerAddress, NatsAddress
 from ...server.ingest.pacing import BATCH_S
+from ...server.ingest.pipeline import fleets
 from ...server.ingest.status import health_problem
 from ...server.local_days import WEEKDAYS
 from ...server.service import process as serving
@@ -135,6 +136,7 @@ def run(options: ServeOptions) -> None:
         if publisher is not None:
             stack.enter_context(publisher)
         if notifier is not None:
+            fleets(opened, fleet_keys)  # a refusal must come before the notifier writes to the store
             stack.enter_context(notifier)
         serving.run(aggregator)
 

@@ -58,7 +58,7 @@ def keys_of(folder: FleetFolder) -> keys.FleetKeys:
 
 def root_of(board: provision.DeviceSettings) -> x509.Certificate:
     assert board.mqtt_ca is not None
-    return x509.load_der_x509_certificate(base64.b64decode(board.mqtt_ca))
+    return x509.load_der_x509_certificate(base64.b64decode(board.mqtt_ca.split()[0]))  # the newest
 
 
 class TestNewFolder:

@@ -79,6 +79,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote experiment add room_temp.signed.json --keys",
         "hushmote experiment add room_temp.toml --grace 7",
     ),
+    "experiment diff": ("hushmote experiment diff /dev/null room_temp.toml",),
     "experiment list": ("hushmote experiment list",),
     "experiment clear": ("hushmote experiment clear room_temp --fleet home",),
     "experiment withdraw": ("hushmote experiment withdraw room_temp",),

@@ -215,7 +215,9 @@ class TestEmbedded:
         assert "mqtt.c" not in copied  # the port of the host
         (clone,) = (tmp_path / ".esphome" / "external_components").iterdir()
         status = subprocess.run(
-            ["git", "-C", clone, "status", "--porcelain"], capture_output=True, check=True
+            ["git", "-C", clone, "status", "--porcelain", "--", ":!*/__pycache__"],
+            capture_output=True,
+            check=True,
         )
         assert status.stdout == b""
 

@@ -39,7 +39,7 @@ def esphome(*arguments: str, folder: Path, status: int = 0) -> str:
     done = subprocess.run(
         [_PYTHON, "-m", "esphome", *arguments],
         cwd=folder,
-        env=os.environ | {"HOME": str(folder), "NO_COLOR": "1"},
+        env=os.environ | {"HOME": str(folder), "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         check=False,

@@ -206,7 +206,8 @@ _FORGED = {
 }
 _MEASURES = (
     "Readings are randomized on the device, before anything is sent. Each device keeps a lifetime budget in "
-    "flash, which no server can raise. The store never links a device to a code, value, address or time."
+    "flash, which no server can raise. No table of the store links a device to a code, value, address or "
+    "time."
 )
 
 

@@ -215,7 +215,7 @@ class TestEmbedded:
         assert "mqtt.c" not in copied  # the port of the host
         (clone,) = (tmp_path / ".esphome" / "external_components").iterdir()
         status = subprocess.run(
-            ["git", "-C", clone, "status", "--porcelain", "--", ":!*/__pycache__"],
+            ["git", "-C", clone, "status", "--porcelain"],
             capture_output=True,
             check=True,
         )

@@ -142,7 +142,8 @@ def review_policies(before: Policy | None, after: Policy | None) -> Review:
 
 def _in_nats(policy: Policy) -> dict[str, Any]:
     scales = {"sum": MICRO, "epsilon": MICRO, "squares": MICRO**2}
-    values = {name: list(x) if isinstance(x, tuple) else x for name, x in asdict(policy).items()}
+    plain = {name: list(x) if isinstance(x, tuple) else x for name, x in asdict(policy).items()}
+    values: dict[str, Any] = plain
     return values | {name: values[name] / scale for name, scale in scales.items()}
 
 

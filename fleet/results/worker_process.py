@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from ...server.errors import HushmoteError
 from ...server.ingest.pacing import Backoff
@@ -53,7 +53,7 @@ class WorkerProcess:
         self._noted: set[str] = set()
         self._error = ""
 
-    def __enter__(self) -> WorkerProcess:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

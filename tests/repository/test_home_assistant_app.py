@@ -274,7 +274,7 @@ class TestApp:
 
                 def reports_shown() -> int | None:
                     sensor = hass.sensors().get("hushmote/home/door/share_1")  # absent before its discovery
-                    return sensor and sensor["attributes"].get("reports")
+                    return None if sensor is None else sensor["attributes"].get("reports")
 
                 until(
                     lambda: reports_shown() == 10,

@@ -111,6 +111,7 @@ def _total(guarantee: Guarantee) -> str:
 _OUTCOMES = {
     "new": "`{}` is new",
     "removed": "`{0}` is removed: devices report to it until `hushmote experiment withdraw {0}`",
+    "policy removed": "`{}` is removed",
     "new version": "`{}` gets a new version",
     "only words": "`{}` changes only in words that devices never see",
     "changed": "`{}` changes for devices that get the new firmware",
@@ -119,10 +120,8 @@ _OUTCOMES = {
 
 
 def _sentences(review: Review) -> Iterator[str]:
-    if review.name == "POLICY" and review.kind == "removed":
-        yield "`POLICY` is removed."
-        return
-    yield _OUTCOMES[review.kind].format(review.name) + "."
+    kind = "policy removed" if (review.name, review.kind) == ("POLICY", "removed") else review.kind
+    yield _OUTCOMES[kind].format(review.name) + "."
     if review.kind == "new version":
         again = "ask their owners again" if review.asks_again else "do not ask their owners again"
         yield f'Devices that need consent to each question ("ask": "each") {again}.'
@@ -142,8 +141,9 @@ def review_policies(before: Policy | None, after: Policy | None) -> Review:
 
 def _in_nats(policy: Policy) -> dict[str, Any]:
     scales = {"sum": MICRO, "epsilon": MICRO, "squares": MICRO**2}
-    plain = {name: list(x) if isinstance(x, tuple) else x for name, x in asdict(policy).items()}
-    values: dict[str, Any] = plain
+    values: dict[str, Any] = {
+        name: list(value) if isinstance(value, tuple) else value for name, value in asdict(policy).items()
+    }
     return values | {name: values[name] / scale for name, scale in scales.items()}
 
 

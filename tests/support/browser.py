@@ -39,7 +39,7 @@ _FAILED_PAGE_S = 20.0
 _STILL_PAGE_S = 30.0
 _LOOK_S = 2.0  # interval at which to compare the page with its last state
 # The driver's errors for a command interrupted by a page change.
-_LEFT = re.compile("aborted by navigation|loader has changed")
+_LEFT = re.compile("aborted by navigation|loader has changed|does not belong to the document")
 
 
 class Browser:
@@ -103,11 +103,11 @@ class Browser:
     @property
     def text(self) -> str:
         """Return all visible text."""
-        return self.driver.find_element(By.TAG_NAME, "body").text
+        return self._text(By.TAG_NAME, "body")
 
     def text_of(self, place: str) -> str:
         """Return the text of the element with this id."""
-        return self.driver.find_element(By.ID, place).text
+        return self._text(By.ID, place)
 
     def find(self, css: str) -> WebElement:
         """Return the first element that matches a CSS selector, waiting for it."""
@@ -170,6 +170,20 @@ class Browser:
         """Return the page's warnings and errors since the last call of this or of errors()."""
         self._read_log()
         return self._warnings + self.errors()
+
+    def _text(self, by: str, value: str) -> str:
+        """Return an element's text, read again if the page was being replaced."""
+        end = time.monotonic() + WAIT_S
+        while True:
+            try:
+                return self.driver.find_element(by, value).text
+            except exceptions.NoSuchElementException:
+                raise
+            except exceptions.WebDriverException as e:
+                gone = isinstance(e, exceptions.StaleElementReferenceException) or _LEFT.search(str(e))
+                if not gone or time.monotonic() > end:
+                    raise
+            time.sleep(0.1)
 
     def _state(self) -> Any:
         """Return a value that differs after most changes of the page, or None while it is being replaced."""

@@ -221,7 +221,7 @@ def read(
         at,
         policies.number_constant(firmware, "INTERVAL_S"),
         policies.text_constant(firmware, "VERSION"),
-        read_versions(facts, fleet, {name: sent.devices for name, sent in participation.items()}, vulnerable),
+        read_versions(facts, fleet, policy, vulnerable),
         tuple(vex),
     )
 

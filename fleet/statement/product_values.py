@@ -8,6 +8,7 @@ from ...server.budgets.policy import NETWORK_START_NOTE
 from ...server.epsilon import MICRO, nats
 from ...server.words.numbers import counted
 from .fleet_facts import FleetFacts, FleetQuestion
+from .versions_in_use import GroupShares
 from .volume import volume_of
 
 
@@ -45,9 +46,21 @@ def fleet_values(facts: FleetFacts) -> dict[str, str]:
         "all_bytes": f"{sum(volume.lifetime_bytes for volume in volumes):,}",
         "devices": "\n".join(f"{q.name}: {q.devices:,}" for q in facts.questions),
         "days_behind": facts.in_use.days_behind or "Not asked.",
+        "device_numbers": "\n".join(map(_device_numbers, facts.in_use.groups)) or _NO_DEVICES,
         "vulnerable": ", ".join(facts.in_use.vulnerable) or "None was named.",
         **_KEYED[facts.keyed],
     }
+
+
+_NO_DEVICES = (
+    "Not stated. [For the maker: the number of devices with each version, for example from the update server]"
+)
+
+
+def _device_numbers(group: GroupShares) -> str:
+    """Say whether the reports to an experiment show numbers of devices."""
+    name = group.experiment
+    return f"{name}: {_NO_DEVICES.replace('.', f': {group.reason}.', 1) if group.reason else 'see below.'}"
 
 
 _KEYED = {
@@ -75,7 +88,7 @@ def evidence_values(facts: FleetFacts) -> Mapping[str, Sequence[Mapping[str, str
         {
             "in_use": row.title,
             "in_use_reports": "–" if row.reports is None else f"{row.reports:,}",
-            "in_use_share": row.words(group.devices),
+            "in_use_share": row.words(group),
             "in_use_experiment": group.experiment,
             "in_use_days": f"{group.first} to {group.last}",
         }

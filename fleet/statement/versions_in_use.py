@@ -9,8 +9,12 @@ from ...server import special
 from ...server.answers import suppression
 from ...server.answers.finding import find
 from ...server.answers.query import Facts, Selection
-from ...server.answers.releases.evidence import GroupDays
+from ...server.answers.releases.evidence import SPENT_SHARE, GroupDays
+from ...server.budgets import remaining
+from ...server.budgets.policy import Policy
+from ...server.budgets.remaining import FleetLedger
 from ...server.errors import UsageError
+from ...server.words.numbers import counted
 
 DAYS_BEHIND = "days_behind"
 """The standard question about outdated software."""
@@ -58,13 +62,16 @@ class VersionShare:
         names = ", ".join(self.versions) + (" together" if len(self.versions) > 1 else "")
         return f"{names} (vulnerable)" if self.is_vulnerable else names
 
-    def words(self, devices: int) -> str:
-        """Return the share, and the number of devices that it corresponds to."""
-        if self.share is None:
+    def words(self, group: "GroupShares") -> str:
+        """Return the share of the readings, or if that is unknown of the reports, and of devices if known."""
+        if self.share is None or self.reports is None:
             return self.why
+        if group.unseen:
+            return f"{100 * self.reports / group.reports:.1f}% of {counted(group.reports)}; not of devices"
         low, high = math.floor(1000 * self.low) / 10, math.ceil(1000 * self.high) / 10
-        interval = f"{low:.1f}% to {high:.1f}%"
-        return f"{100 * self.share:.1f}% ({interval}), {_devices(self.low, self.high, devices)}"
+        text = f"{100 * self.share:.1f}% of readings ({low:.1f}% to {high:.1f}%)"
+        devices = "not of devices" if group.reason else _devices(self.low, self.high, group.devices)
+        return f"{text}; {devices}"
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,9 @@ class GroupShares:
         first: The first day that counts.
         last: The last such day.
         devices: The number of devices that have ever reported to it.
+        reports: The number of its reports in these days.
+        unseen: Why the reports do not even show the shares of the readings, or "".
+        mixed: Why these are not the shares of the devices, or "".
         rows: Each version with reports or named as vulnerable, then all vulnerable ones together.
     """
 
@@ -83,7 +93,15 @@ class GroupShares:
     first: datetime.date
     last: datetime.date
     devices: int
+    reports: int
+    unseen: str
+    mixed: str
     rows: tuple[VersionShare, ...]
+
+    @property
+    def reason(self) -> str:
+        """Why the number of devices with a version is unknown, or ""."""
+        return self.unseen or self.mixed
 
 
 @dataclass(frozen=True)
@@ -102,14 +120,14 @@ class VersionsInUse:
 
 
 def read_versions(
-    facts: Facts, fleet: str, devices: Mapping[str, int], vulnerable: Sequence[str] = ()
+    facts: Facts, fleet: str, policy: Policy | None = None, vulnerable: Sequence[str] = ()
 ) -> VersionsInUse:
     """Read the evidence.
 
     Args:
         facts: The contents of the store.
         fleet: The fleet's name.
-        devices: The number of devices that have reported, by experiment.
+        policy: The policy in the devices' firmware, which may limit their reports; None if unknown.
         vulnerable: The versions of the firmware that are vulnerable.
 
     Raises:
@@ -122,18 +140,46 @@ def read_versions(
             f"no open group {FIRMWARE} of fleet {fleet} lists {', '.join(unknown)}{listed}; name a version "
             "as the experiment's file does"
         )
-    finding = ""
-    if DAYS_BEHIND in facts.names(fleet):
-        answers = find(facts, Selection(DAYS_BEHIND, fleet))
-        shares = [f for f in answers.findings if f.quantity == "share" and f.low is not None]
-        known = devices.get(DAYS_BEHIND, 0)
-        finding = " ".join(
-            (*answers.lines, *(f"{f.title}: {_devices(f.low or 0.0, f.high or 0.0, known)}." for f in shares))
-        )
+    devices = _count_devices(remaining.read(facts.store, fleet, facts.at.date(), policy))
     groups = [
-        _shares(_recent(days, name), name, devices.get(name, 0), vulnerable) for name in days.experiments
+        _shares(_recent(days, name), name, devices.get(name, _Devices()), vulnerable)
+        for name in days.experiments
     ]
+    finding = _days_behind(facts, fleet, devices.get(DAYS_BEHIND, _Devices()))
     return VersionsInUse(finding, tuple(each for each in groups if each.rows), tuple(vulnerable))
+
+
+@dataclass(frozen=True)
+class _Devices:
+    """The devices that have reported to an experiment, and those of them with no reports left."""
+
+    count: int = 0
+    spent: int = 0
+
+
+def _count_devices(ledger: FleetLedger) -> dict[str, _Devices]:
+    """Return the devices by experiment; those of one that is no longer asked have no reports left."""
+    result = dict[str, _Devices]()
+    for i, budget in enumerate(ledger.budgets):
+        reported = {profile: n for profile, n in ledger.profiles.items() if profile[i]}
+        spent = sum(n for profile, n in reported.items() if ledger.remaining_reports(profile)[i] == 0)
+        result[budget.experiment.name] = _Devices(sum(reported.values()), spent)
+    return result
+
+
+def _days_behind(facts: Facts, fleet: str, devices: _Devices) -> str:
+    """Return the finding of the standard question, with numbers of devices if no budget is spent."""
+    if DAYS_BEHIND not in facts.names(fleet):
+        return ""
+    answers = find(facts, Selection(DAYS_BEHIND, fleet))
+    shares = [f for f in answers.findings if f.quantity == "share" and f.low is not None]
+    if devices.spent > SPENT_SHARE * devices.count:
+        notes = [
+            f"Numbers of devices are not stated: {devices.spent:,} of {devices.count:,} have no reports left."
+        ]
+    else:
+        notes = [f"{f.title}: {_devices(f.low or 0.0, f.high or 0.0, devices.count)}." for f in shares]
+    return " ".join((*answers.lines, *notes))
 
 
 def _recent(days: GroupDays, name: str) -> GroupDays:
@@ -146,7 +192,7 @@ def _recent(days: GroupDays, name: str) -> GroupDays:
     return recent if recent.reports(name, days.values).sum() >= ENOUGH_REPORTS else longer
 
 
-def _shares(days: GroupDays, name: str, devices: int, vulnerable: Sequence[str]) -> GroupShares:
+def _shares(days: GroupDays, name: str, devices: _Devices, vulnerable: Sequence[str]) -> GroupShares:
     """Return the shares of the versions with reports and of the vulnerable ones, alone and together."""
     counts = {value: int(days.reports(name, [value]).sum()) for value in days.values} if days.count else {}
     total = sum(counts.values())
@@ -158,8 +204,21 @@ def _shares(days: GroupDays, name: str, devices: int, vulnerable: Sequence[str])
     if len(vulnerable) > 1 and rows:
         is_hidden = any(hidden[value] for value in vulnerable)
         rows.append(_share(days, name, vulnerable, counts, _PART_HIDDEN if is_hidden else ""))
-    marked = (replace(row, is_vulnerable=set(row.versions) <= {*vulnerable}) for row in rows)
-    return GroupShares(name, days.first, days.last, devices, tuple(marked))
+    marked = tuple(replace(row, is_vulnerable=set(row.versions) <= {*vulnerable}) for row in rows)
+    unseen = days.unseen_devices(name, devices.count, devices.spent)
+    return GroupShares(
+        name, days.first, days.last, devices.count, total, unseen, _mixture(days, name), marked
+    )
+
+
+def _mixture(days: GroupDays, name: str) -> str:
+    """Return why shares of the readings are not shares of the devices that have reported, or ""."""
+    if days.is_every_mixed(name):
+        return (
+            f"`every` of {name} differs between versions, so a device is less likely to have reported if "
+            "its version reports rarely"
+        )
+    return f"the shares changed from {days.first} to {days.last}" if days.is_changing(name) else ""
 
 
 def _share(

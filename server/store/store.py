@@ -521,6 +521,13 @@ class Store(Database):
         query = query.group_by(both.experiment)
         return {name: Participation(*map(int, row)) for name, *row in self.read(query)}
 
+    def devices_with(self, fleet: str, experiment: str, reports: int) -> int:
+        """Return the number of devices with at least this many accepted reports to an experiment's name."""
+        table = schema.dedupe.c
+        named = (table.fleet == fleet) & (table.experiment == experiment)
+        ((devices,),) = self.read(select(func.count()).where(named, table.accepted >= reports))
+        return int(devices)
+
     def accepted_numbers(self, fleet: str) -> Iterator[tuple[str, str, NumberSet]]:
         """Yield device, experiment name and the numbers of its accepted reports, grouped by device."""
         table = schema.dedupe

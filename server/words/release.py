@@ -250,6 +250,11 @@ def rollout_sentence(
     return f"{begin}; at this rate, on half by {when}."
 
 
+def unknown_rollout_sentence(versions: Versions, reason: str) -> str:
+    """Say why the share of devices with the new version is unknown, and what would give it."""
+    return f"How many devices run {versions.new} is unknown: {reason}. Only your update server can tell."
+
+
 def _sizes(values: Sequence[float], rise: Rise, write: Numbers) -> list[str]:
     """Return differences with as many digits as their interval needs; the first one has the unit."""
     scale, unit = scale_and_unit(rise.unit)

@@ -52,10 +52,11 @@ def write(
     counts: Mapping[tuple[Any, int], int],
     devices: Iterable[str] = ("b1",),
     group: int = 0,
+    each: int = 1,
 ) -> None:
-    """Add reports by window and code to a group, and record each device's first report."""
+    """Add reports by window and code to a group, and record each device's first `each` reports."""
     version = next(v for v in store.experiments(fleet) if v.experiment.digest == experiment.digest)
-    numbers = {(fleet, experiment.name, device): NumberSet().add(1) for device in devices}
+    numbers = {(fleet, experiment.name, device): NumberSet(each) for device in devices}
     with store.ingest() as transaction:
         rows = {(version.id, window, group, code): n for (window, code), n in counts.items()}
         transaction.write(numbers, rows, {})

@@ -1,6 +1,7 @@
 """Read an open group's daily reports from a store, and decode each side's histograms to shares and means."""
 
 import datetime
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,11 +23,15 @@ from ...mechanisms.common_values import common_views, same_values
 from ...release.difference import MIN_REPORTS, Look, SideDays, looks
 from ...store.store import Version
 from ...store.versions import check_readable, publication_order
-from ...wire.experiments import OTHER, every_by_value, group_values
+from ...wire.experiments import OTHER, every_by_index, every_by_value, group_values
+from ...words.numbers import counted
 from .. import moments
 from ..periods import day_of, windows_of_completed_days
 from ..query import Facts, version_key
 
+SPENT_SHARE = 0.1
+"""The share of devices without reports left above which versions' shares are not stated."""
+_CLEAR = 3.0  # standard errors by which a share changes between two halves of the days
 _DAY = datetime.timedelta(days=1)
 
 
@@ -230,6 +235,48 @@ class GroupDays:
             squares += every**2 * n
         weight = (squares + largest**2) / (calls + largest)
         return DailyReports(calls / weight, 1 / weight)
+
+    def unseen_devices(self, experiment: str, devices: int, spent: int) -> str:
+        """Return why the reports do not show the share of devices with a version, or "" if they do.
+
+        If boards with some values report more often, they spend their budgets first, so even a few that have
+        can be all boards with a value. Otherwise they are as likely to have any value as the others, and the
+        share is that of the others.
+
+        Args:
+            experiment: The experiment.
+            devices: The number of devices that have reported to it.
+            spent: The number of these with no reports left.
+        """
+        if not spent or (not self.is_every_mixed(experiment) and spent <= SPENT_SHARE * devices):
+            return ""
+        have = "has" if spent == 1 else "have"
+        silent = f"{spent:,} of {counted(devices, 'device')} that reported to {experiment}"
+        return f"{silent} {have} no reports left, so their {self.group} is unknown"
+
+    def is_every_mixed(self, experiment: str) -> bool:
+        """Return whether a version makes boards with some values report more often than others."""
+        versions = self.experiments[experiment].versions
+        return any(len({*every_by_index(version.experiment)}) > 1 for version in versions)
+
+    def is_changing(self, experiment: str) -> bool:
+        """Return whether a value's share clearly differs between the first and the last half of the days."""
+        everything = self.daily_reports(experiment, self.values)
+        days = np.flatnonzero(self.reports(experiment, self.values))
+        halves = days[: len(days) // 2], days[len(days) // 2 :]
+        for value in self.values:
+            calls = self.daily_reports(experiment, [value]).calls
+            sums = [(calls[half].sum(), everything.calls[half].sum()) for half in halves]
+            if not len(halves[0]) or not calls.any():
+                continue
+            (first, last), share = (
+                (part / whole for part, whole in sums),
+                calls.sum() / everything.calls.sum(),
+            )
+            inverse = sum(1 / everything.effective[half].sum() for half in halves)
+            if abs(last - first) > _CLEAR * math.sqrt(share * (1 - share) * inverse):
+                return True
+        return False
 
     def mean_every(self, experiment: str, values: Iterable[str]) -> float:
         """Return the calls per report of these values, or without reports those of the newest version."""

@@ -21,7 +21,7 @@ from ...release.plan import (
 from ...release.progress import Progress, rollout_progress
 from ...release.silence import SilenceLook
 from ...release.verdict import ReleaseVerdict, release_verdict
-from ...wire.experiments import OTHER
+from ...wire.experiments import OTHER, reports_in_budget
 from ..query import Facts
 from ..suppression import MIN_REPORTS, suppressed_values
 from .evidence import GroupDays, GroupExperiment, group_of
@@ -315,13 +315,25 @@ def _rollout(days: GroupDays, new: str, others: tuple[str, ...]) -> Rollout:
     rest = [value for value in days.values if value not in (new, *others)]
     columns = {value: days.reports(experiment.name, [value]) for value in (new, *others)}
     remaining = days.reports(experiment.name, rest)
+    unseen = _unseen_devices(days, experiment)
+    progress = None if unseen else _progress(days, experiment.name, new, (*others, *rest))
     return Rollout(
         experiment.name,
         tuple(days.day(k) for k in range(days.count)),
         columns,
         remaining,
-        _progress(days, experiment.name, new, (*others, *rest)),
+        progress,
+        unseen,
     )
+
+
+def _unseen_devices(days: GroupDays, experiment: GroupExperiment) -> str:
+    """Return why reports do not show the rollout, or ""; only the experiment's own budget is known."""
+    name, most = experiment.name, reports_in_budget(experiment.newest.experiment)
+    if most is None:
+        return ""
+    devices, spent = (days.facts.store.devices_with(days.fleet, name, n) for n in (1, most))
+    return days.unseen_devices(name, devices, spent)
 
 
 def _progress(days: GroupDays, experiment: str, new: str, others: tuple[str, ...]) -> Progress | None:

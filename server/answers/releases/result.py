@@ -53,7 +53,8 @@ class Rollout:
         days: The completed days.
         reports: The reports of each compared version by day, the new version first.
         rest: The reports of all remaining versions, by day.
-        progress: How far the new version has rolled out, or None without reports.
+        progress: How far the new version has rolled out, or None without reports or with `unseen`.
+        unseen: Why the reports do not show how far, or "".
     """
 
     experiment: str
@@ -61,6 +62,7 @@ class Rollout:
     reports: Mapping[str, Floats]
     rest: Floats
     progress: Progress | None
+    unseen: str = ""
 
     def columns(self) -> list[tuple[str, Floats]]:
         """Return each column's heading and reports by day; a version may have any name, even "all others"."""
@@ -189,8 +191,10 @@ class JudgedRelease(Printable):
         return () if self.plan is None else self.plan.questions
 
     def rollout_sentence(self, write: Numbers = ENGLISH) -> str:
-        """Return how far the new version has rolled out, "" without reports."""
+        """Return how far the new version has rolled out or why that is unknown, "" without reports."""
         progress = self.rollout.progress
+        if self.rollout.unseen:
+            return sentences.unknown_rollout_sentence(self._versions, visible(self.rollout.unseen))
         if progress is None:
             return ""
         last = self.rollout.days[-1]

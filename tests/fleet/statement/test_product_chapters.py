@@ -27,6 +27,7 @@ from hushmote.server.budgets import policy
 from hushmote.server.errors import UsageError
 from hushmote.server.experiments.definition import parse
 from hushmote.server.store.store import Store
+from hushmote.server.wire.experiments import reports_in_budget
 
 ROOT = Path(__file__).parents[3]
 FOLDER = Path(statement_tables.__file__).parent
@@ -223,7 +224,9 @@ class TestVolume:
         )
 
 
-def fill(store: Store, text: str, by_group: Mapping[int, Mapping[str, int]], devices: int = 200) -> None:
+def fill(
+    store: Store, text: str, by_group: Mapping[int, Mapping[str, int]], devices: int = 2_000, each: int = 1
+) -> None:
     """Add an experiment, and reports by index of the open group and window, from so many devices."""
     ask(store, text)
     definition = parse(text)
@@ -231,28 +234,50 @@ def fill(store: Store, text: str, by_group: Mapping[int, Mapping[str, int]], dev
     names = [f"d{i}" for i in range(devices)]
     for group, windows in by_group.items():
         counts = {(window, 3): n for window, n in windows.items()}
-        filled_store.write(store, "home", version.experiment, counts, names, group)
+        filled_store.write(store, "home", version.experiment, counts, names, group, each)
+
+
+def two_days(reports: int) -> dict[str, int]:
+    """Return the same number of reports for each of two days."""
+    return {"2026-11-24": reports, "2026-11-25": reports}
+
+
+def article_14(store: Store, folder: Path, *vulnerable: str) -> dict[str, list[list[str]]]:
+    """Return the rows of the statement's tables for Article 14, by title."""
+    facts = fleet_facts.read(store, "home", None, firmware(folder), AT, vulnerable=vulnerable)
+    chapters = {chapter["title"]: chapter for chapter in document.document(facts)["chapters"]}
+    tables = {table["title"]: table["rows"] for table in chapters[PRODUCT_CHAPTERS[0]]["tables"]}
+    return {title: rows for title, rows in tables.items() if title.startswith("Article 14")}
 
 
 def shares(store: Store, folder: Path, *vulnerable: str) -> dict[str, tuple[str, str]]:
     """Return the reports and the share of each version in the statement."""
-    facts = fleet_facts.read(store, "home", None, firmware(folder), AT, vulnerable=vulnerable)
-    chapters = {chapter["title"]: chapter for chapter in document.document(facts)["chapters"]}
-    tables = {table["title"]: table for table in chapters[PRODUCT_CHAPTERS[0]]["tables"]}
-    return {
-        row[0]: (row[1], row[2]) for row in tables["Article 14: shares of the firmware's versions"]["rows"]
-    }
+    rows = article_14(store, folder, *vulnerable)["Article 14: shares of the firmware's versions"]
+    return {row[0]: (row[1], row[2]) for row in rows}
+
+
+def device_numbers(store: Store, folder: Path) -> str:
+    """Return what the statement says about the numbers of devices."""
+    rows = dict(row[:2] for row in article_14(store, folder)["Article 14: versions that devices run"])
+    return rows["numbers of devices by version"]
 
 
 class TestVersionsInUse:
     def test_shares_have_exact_intervals(self, store: Store, tmp_path: Path):
-        fill(store, GROUPED, {0: {"2026-11-24": 100}, 1: {"2026-11-25": 900}})
+        fill(store, GROUPED, {0: two_days(50), 1: two_days(450)})
         lines = shares(store, tmp_path, "1.0", "1.2")
         # Clopper and Pearson: 8.211% to 12.029% for 100 of 1,000, and up to 1 - 0.025^(1/1000) for 0.
-        assert lines["1.0 (vulnerable)"] == ("100", "10.0% (8.2% to 12.1%), about 16 to 25 of 200 devices")
-        assert lines["1.2 (vulnerable)"] == ("0", "0.0% (0.0% to 0.4%), about 0 to 1 of 200 devices")
+        assert lines["1.0 (vulnerable)"] == (
+            "100",
+            "10.0% of readings (8.2% to 12.1%); about 164 to 241 of 2,000 devices",
+        )
+        assert lines["1.2 (vulnerable)"] == (
+            "0",
+            "0.0% of readings (0.0% to 0.4%); about 0 to 8 of 2,000 devices",
+        )
         assert lines["1.1"][0] == "900"
         assert lines["1.0, 1.2 together (vulnerable)"] == lines["1.0 (vulnerable)"]
+        assert device_numbers(store, tmp_path) == "room_temp: see below."
 
     def test_only_the_newest_days_count(self, store: Store, tmp_path: Path):
         fill(store, GROUPED, {0: {"2026-11-02": 5_000}, 1: {"2026-11-25": 1_000}})
@@ -269,7 +294,49 @@ class TestVersionsInUse:
         text = GROUPED.replace("every = 3", 'every = {"1.0" = 1, other = 9}')
         fill(store, text, {0: {"2026-11-25": 900}, 1: {"2026-11-25": 900}})
         # 900 readings with version 1.0, and 8,100 with version 1.1.
-        assert shares(store, tmp_path)["1.0"][1].startswith("10.0% (")
+        share = shares(store, tmp_path)["1.0"][1]
+        assert share.startswith("10.0% of readings (")
+        assert share.endswith("; not of devices")
+        assert "`every` of room_temp differs between versions" in device_numbers(store, tmp_path)
+
+    def test_spent_budgets_hide_shares_of_devices(self, store: Store, tmp_path: Path):
+        """The devices with 1.0 report 9 times as often, so all of them have spent their budgets."""
+        text = GROUPED.replace("every = 3", 'every = {"1.0" = 1, other = 9}')
+        fill(store, text, {1: {"2026-11-24": 400, "2026-11-25": 400}}, devices=1_000)
+        fill(store, text, {0: {"2026-11-24": 1_200}}, devices=300, each=4)
+        assert shares(store, tmp_path) == {
+            "1.0": ("1,200", "60.0% of 2,000 reports; not of devices"),
+            "1.1": ("800", "40.0% of 2,000 reports; not of devices"),
+        }
+        assert device_numbers(store, tmp_path) == (
+            "room_temp: Not stated: 300 of 1,000 devices that reported to room_temp have no reports left, so "
+            "their firmware is unknown. [For the maker: the number of devices with each version, for example "
+            "from the update server]"
+        )
+
+    def test_few_spent_budgets_hide_nothing_at_equal_rates(self, store: Store, tmp_path: Path):
+        days = two_days(600)
+        fill(store, GROUPED, {1: days})
+        fill(store, GROUPED, {0: days}, devices=100, each=4)
+        assert device_numbers(store, tmp_path) == "room_temp: see below."
+        fill(store, GROUPED, {1: days}, devices=201, each=4)
+        assert "201 of 2,000 devices" in device_numbers(store, tmp_path)
+
+    def test_other_questions_spend_the_lifetime_budget(self, store: Store, tmp_path: Path):
+        days = two_days(600)
+        fill(store, GROUPED, {0: days})
+        assert POLICY.sum == 8_000_000
+        fill(store, KEPT.replace('"room_temp"', '"other"'), {0: days}, each=4)
+        both = dataclasses.replace(POLICY, experiments=("room_temp", "other"))
+        assert "2,000 of 2,000 devices" in str(read_versions(Facts(store, AT), "home", both))
+        assert "have no reports left" not in str(read_versions(Facts(store, AT), "home"))
+
+    def test_rollout_hides_numbers_of_devices(self, store: Store, tmp_path: Path):
+        fill(store, GROUPED, {0: {"2026-11-22": 900, "2026-11-25": 500}, 1: {"2026-11-25": 400}})
+        assert shares(store, tmp_path)["1.1"][1].endswith("%); not of devices")
+        assert "Not stated: the shares changed from 2026-11-22 to 2026-11-25. [For the maker" in (
+            device_numbers(store, tmp_path)
+        )
 
     def test_hides_versions_with_few_reports(self, store: Store, tmp_path: Path):
         fill(store, GROUPED, {0: {"2026-11-25": 40}, 1: {"2026-11-25": 900}, 2: {"2026-11-25": 800}})
@@ -299,11 +366,20 @@ class TestVersionsInUse:
         definition = library.question("days_behind")
         outdated = [0.5, 0.5, *[0.0] * 14]
         days = {f"2026-11-{day}": 3_000 for day in range(10, 26)}
-        filled_store.fill(store, "home", definition.payload(), days, outdated, unit="d", asked="30:")
-        text = read_versions(Facts(store, AT), "home", {"days_behind": 400}).days_behind
+        experiment = filled_store.fill(
+            store, "home", definition.payload(), days, outdated, unit="d", asked="30:"
+        )
+        devices = [f"d{i}" for i in range(400)]
+        filled_store.write(store, "home", experiment, {}, devices)
+        text = read_versions(Facts(store, AT), "home").days_behind
         assert text.startswith("30 d and above: 5")
-        low, high = (int(n) for n in re.findall(r"about (\d+) to (\d+) of 400 devices", text)[0])
+        low, high = (int(n) for n in re.findall(r"about (\d+) to (\d+) of 401 devices", text)[0])
         assert 150 < low < high < 250
+        most = reports_in_budget(experiment)
+        assert most is not None
+        filled_store.write(store, "home", experiment, {}, devices[:100], each=most)
+        text = read_versions(Facts(store, AT), "home").days_behind
+        assert text.endswith("Numbers of devices are not stated: 100 of 401 have no reports left.")
 
 
 class TestVex:

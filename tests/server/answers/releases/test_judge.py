@@ -24,6 +24,7 @@ from hushmote.server.release.difference import ReleaseError
 from hushmote.server.release.plan import PlanChanged, plan_from_json
 from hushmote.server.release.verdict import Verdict
 from hushmote.server.store.store import Description, Store
+from hushmote.server.wire.experiments import reports_in_budget
 from hushmote.simulator import vectorised
 
 FAST, SLOW = [400] * 14, [20] * 14
@@ -559,6 +560,21 @@ class TestRollout:
             assert (
                 verdict_on(store, days).rollout_sentence().startswith("2.4.0 runs on about 5.0% of devices")
             )
+
+    def test_spent_budgets_hide_the_part(self, store: Store):
+        """All boards with the new version have spent their budgets, so only the others still report."""
+        payload = crash_payload(every=[130, 1, 130])
+        exp = add_release(store, {NEW: [1000] * 4 + [0] * 6, OLD: [60] * 10}, EQUAL, payload=payload)
+        assert verdict_on(store, 4).rollout_sentence().startswith("2.4.0 runs on about 11% of devices")
+        most = reports_in_budget(exp)
+        assert most is not None
+        write(store, "home", exp, {}, [f"d{i}" for i in range(1000)], each=most)
+        result = verdict_on(store, 10)
+        assert result.rollout_sentence() == (
+            "How many devices run 2.4.0 is unknown: 1,000 of 1,001 devices that reported to board_crash have "
+            "no reports left, so their firmware is unknown. Only your update server can tell."
+        )
+        assert result.to_dict()["rollout"]["part"] is None
 
     def test_table_shows_a_week(self, store: Store):
         add_release(store, {NEW: FAST, OLD: [300] * 14, "other": [7] * 14}, EQUAL | {"other": 0.1})

@@ -132,10 +132,10 @@ lock: $(VENV)/tools/.done
 audit: $(VENV)/tools/.done
 	$(VENV)/tools/bin/python locks/audit.py
 
-# What is installed here, and what goes onto a board, as CycloneDX documents; SUPPLIER="Name <mail>" names the supplier.
+# What the server is shipped with, and what goes onto a board, as CycloneDX documents; SUPPLIER="Name <mail>" names the supplier.
 sbom: $(VENV)/.test
 	mkdir -p build
-	$(BIN)/python locks/sbom.py locks/test.txt > build/server.cdx.json
+	$(BIN)/python locks/sbom.py --shipped locks/container.txt > build/server.cdx.json
 	$(BIN)/python locks/sbom.py --board > build/board.cdx.json
 
 $(VENV)/tools/.done: locks/tools.txt | $(BIN)/python

@@ -1,12 +1,14 @@
 """Print a bill of materials as a CycloneDX 1.6 JSON document: of what is installed here, or of a board.
 
     python locks/sbom.py LOCK... > server.cdx.json
+    python locks/sbom.py --shipped LOCK... > server.cdx.json
     python locks/sbom.py --board > board.cdx.json
 
 Of what is installed each distribution has its version, licence and supplier, what it needs, and the hashes
 of its files that the locks allow. One that no lock has, or another version than the locks', is an error:
-nobody checked what the document would name. Of a board it has each file that can go onto one, umqtt, and
-MicroPython: in the version that MICROPYTHON names, else the oldest that `hushmote flash` takes.
+nobody checked what the document would name. With --shipped, distributions that no lock names are left out,
+such as the tools of a development environment. Of a board it has each file that can go onto one, umqtt, and
+MicroPython: in the version that MICROPYTHON names, else the oldest that `hushmote flash` accepts.
 
 SUPPLIER="Name <mail>" is whose product it is. The same content and SOURCE_DATE_EPOCH give the same bytes.
 """
@@ -228,8 +230,11 @@ def main() -> None:
     if sys.argv[1:] == ["--board"]:
         print(json.dumps(board_document(os.environ.get("MICROPYTHON", "")), indent=1))
         return
-    allowed = {pin: hashes for lock in sys.argv[1:] for pin, hashes in pins(Path(lock).read_text()).items()}
-    found = installed(distributions())
+    locks = [name for name in sys.argv[1:] if name != "--shipped"]
+    allowed = {pin: hashes for lock in locks for pin, hashes in pins(Path(lock).read_text()).items()}
+    found, names = installed(distributions()), {PRODUCT, *(name for name, _ in allowed)}
+    if "--shipped" in sys.argv:
+        found = [distribution for distribution in found if distribution.name in names]
     if missing := unlocked(found, allowed):
         sys.exit(f"no lock has {', '.join(missing)}: install from the locks (LOCKED=1 make test)")
     print(json.dumps(document(found, allowed), indent=1))

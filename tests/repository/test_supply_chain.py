@@ -151,6 +151,23 @@ class TestBillOfMaterials:
         assert document["serialNumber"] == parsed["serialNumber"]
 
     @pytest.mark.slow
+    def test_lists_only_shipped_packages(self, tmp_path: Path):
+        installed = {str(canonicalize_name(d.metadata["Name"])): d.version for d in distributions()}
+        shipped = {name: v for name, v in installed.items() if f"\n{name}==" in LOCKS["container"]}
+        assert {"numpy", "sqlalchemy"} <= set(shipped)
+        assert "pytest" not in shipped
+        lock = tmp_path / "container.txt"
+        command = [sys.executable, ROOT / "locks" / "sbom.py", "--shipped", lock]
+        lock.write_text(lock_of(*shipped.items()))
+        bill = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        assert {part["name"]: part["version"] for part in bill["components"]} == shipped
+        assert bill["metadata"]["component"]["name"] == "hushmote"
+        lock.write_text(lock_of(*(shipped | {"numpy": "1.0"}).items()))
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (run.returncode, run.stdout) == (1, "")
+        assert run.stderr.startswith(f"no lock has numpy {shipped['numpy']}: ")
+
+    @pytest.mark.slow
     def test_is_valid_and_complete(
         self,
         monkeypatch: pytest.MonkeyPatch,
@@ -208,8 +225,9 @@ class TestAudit:
         assert {"@id", "author", "timestamp", "version", "statements"} <= set(vex)
         by_name = {s["vulnerability"]["name"]: s for s in vex["statements"]}
         for package in by_name.values():
-            assert package["status"] in ("not_affected", "under_investigation")
-            assert "justification" in package or package["status"] != "not_affected"
+            assert package["status"] in ("not_affected", "affected")
+            required = {"not_affected": "justification", "affected": "action_statement"}
+            assert required[package["status"]] in package
             assert package["products"][0]["subcomponents"]
         not_run = {
             n for n, s in by_name.items() if s.get("justification") == "vulnerable_code_not_in_execute_path"

@@ -242,9 +242,9 @@ def _question(selected: Selected, policy: Policy, sent: Participation | None) ->
                 " into its experiment file and run `hushmote experiment add` again"
             )
     hours = None if endless else kept_hours(descriptions["keep"])
-    keep = (
-        words.ENDLESS if endless else words.UNDECIDED if hours is None else words.storage_period(hours * 3600)
-    )
+    keep = words.ENDLESS if endless else words.UNDECIDED
+    if hours is not None:
+        keep = words.storage_period(hours * 3600, experiment.window)
     report_limit = reports_in_budget(experiment)
     lifetime = policy.remaining_reports(experiment.epsilon)
     return FleetQuestion(

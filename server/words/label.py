@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 
 from ...device.ldp_client import Experiment
 from ...device.ldp_pairs import Part
+from ..epsilon import MICRO
 from ..mechanisms.views.factors import parts_of
 from ..wire.experiments import value_count
 from .epsilon import confidence
@@ -137,16 +138,32 @@ def _answer(experiment: Experiment | Part, unit: str) -> Phrase:
     return _of("values", count=experiment.domain, type=kind)
 
 
+HIDES_UP_TO, PARTLY_UP_TO = 20, 50
+"""The confidence, raised from 10%, up to which a code hides the answer, and partly hides it."""
+
+
+def _hides(epsilon: float) -> Phrase:
+    """Say how well one code hides the answer, by the confidence to which it can raise that of 10%.
+
+    Up to 20%, twice as sure, it hides the answer; up to 50%, as likely as not, partly; above, hardly. That
+    is ε up to ln(9 / 4) = 0.81, and up to ln(9) = 2.19.
+    """
+    after = confidence(epsilon)
+    return _of(
+        "hides" if after <= HIDES_UP_TO else "hides_partly" if after <= PARTLY_UP_TO else "hides_hardly"
+    )
+
+
 def question(name: str, purpose: str | Phrase, experiment: Experiment, unit: str, most: int) -> Phrase:
     """Say what is asked, what is sent and how many times; `most` is a device's lifetime limit of reports."""
-    codes = experiment.code_count
-    sends = _of("sends_once", codes=codes) if most == 1 else _of("sends", most=most, codes=codes)
+    values: dict[str, Value] = {"codes": experiment.code_count, "hides": _hides(experiment.epsilon / MICRO)}
+    sends = _of("sends_once", **values) if most == 1 else _of("sends", most=most, **values)
     purpose = purpose.rstrip() if isinstance(purpose, str) else purpose
     phrase = _of("question", purpose=purpose, name=name, answer=answer(experiment, unit), sends=sends)
     if not experiment.group:
         return phrase
-    values = Series("or", (*experiment.groups, _of("other")))
-    return _of("question_open", question=phrase, group=experiment.group, values=values)
+    groups = Series("or", (*experiment.groups, _of("other")))
+    return _of("question_open", question=phrase, group=experiment.group, values=groups)
 
 
 def who(owners: tuple[str | Phrase, ...], hosts: Sequence[str]) -> list[Phrase]:
@@ -218,10 +235,10 @@ def counts_disclosure(names: Sequence[str], reports: int, loss: Disclosure | Non
     return _disclosure_sentence("counts", loss, names=tuple(names), count=reports)
 
 
-def storage_period(seconds: int) -> Phrase:
-    """Say how long counts are kept."""
+def storage_period(seconds: int, window: str) -> Phrase:
+    """Say how long counts are kept after the window, a day or an hour, in which they were counted."""
     n, unit = length_in_units(seconds)
-    return _of("keep_for", length=_of(unit if n == 1 else f"{unit}s", n=n))
+    return _of(f"keep_for_{window}", length=_of(unit if n == 1 else f"{unit}s", n=n))
 
 
 ENDLESS = _of("keep_endless", maker=maker("erased_when"))

@@ -122,8 +122,8 @@ class TestLabel:
         assert "at most 4 reports about this" in answer
         assert "The reading itself never leaves the device" in answer
         who = label[words.WHO]
-        assert "from heating@example.org, who see only the counts of all devices together." in who
-        assert "network address" in who
+        assert "from heating@example.org. Anyone who reads only the results sees counts of all devices" in who
+        assert "its network address, when it sends, and each code. The id stays the same" in who
         learn = label[words.LEARN]
         # e^2 / (9 + e^2) is 0.4509, e^8 / (9 + e^8) 0.997.
         assert (
@@ -138,8 +138,8 @@ class TestLabel:
         assert "The chance that more is revealed is at most 1 in 1,000,000." in learn
         assert label[words.LONG] == (
             "room_temp: asked until 31 December 2027, and not after. The counts are kept for 400 days after "
-            "the day or hour in which they were counted, then erased. The device's id, and how many reports "
-            "it sent, are kept until someone asks for them to be erased."
+            "the day on which they were counted, then erased. The device's id, and how many reports it sent, "
+            "are kept until someone asks for them to be erased."
         )
         stop = label[words.STOP]
         assert "sends nothing until someone agrees at the device itself" in stop
@@ -164,10 +164,10 @@ class TestLabel:
         assert label[words.LEARN].startswith("room_temp: the device's firmware is not protected, and none")
 
     def test_formats_retention_withdrawal_and_single_reports(self):
-        week = words.storage_period(7 * 86_400)
+        week = words.storage_period(7 * 86_400, "hour")
         assert english(words.retention(["x"], None, True, week)) == (
             "x: asked until the owner ends it, because no last day is set. The counts are kept for 1 "
-            "week after the day or hour in which they were counted, then erased."
+            "week after the hour in which they were counted, then erased."
         )
         assert english(words.retention(["x", "y"], AT.date(), False, week)).startswith(
             "x, y: no longer asked."
@@ -175,10 +175,21 @@ class TestLabel:
         once = words.question("e", "Is it warm? ", Experiment.parse(experiment_json()), "", 1)
         assert english(once) == (
             "“Is it warm?” (e). The answer is yes or no. In its whole lifetime the device sends one report "
-            "about this: one of 2 possible codes, which hides the answer."
+            "about this: one of 2 possible codes, which partly hides the answer."
         )
         (who,) = words.who(("a", "b"), ())
-        assert english(who).startswith("The questions come from a and b, who see only the counts")
+        assert english(who).startswith("The questions come from a and b. Anyone who reads only")
+
+    @pytest.mark.parametrize(
+        ("epsilon", "verb"),
+        [(0.8, "hides"), (0.82, "partly hides"), (2.19, "partly hides"), (2.2, "hardly hides")],
+    )
+    def test_hiding_word_follows_from_epsilon(self, epsilon: float, verb: str):
+        """e^ε / (9 + e^ε) is 20% at ε = ln(9 / 4) = 0.811, and 50% at ln(9) = 2.197."""
+        experiment = Experiment.parse(experiment_json(epsilon=round(epsilon * 1e6)))
+        for most in (1, 4):
+            text = english(words.question("e", "Is it warm?", experiment, "", most))
+            assert text.endswith(f"2 possible codes, which {verb} the answer.")
 
 
 class TestHowToAgree:
@@ -344,7 +355,7 @@ class TestNumbers:
         assert rows["room_temp: reports of a device's lifetime"] == "4"
         assert rows["room_temp: last day"] == str(version.expires) == "2027-12-31"
         assert rows["room_temp: counts are kept"] == (
-            "for 400 days after the day or hour in which they were counted, then erased"
+            "for 400 days after the day on which they were counted, then erased"
         )
         assert rows["room_temp: reports counted"] == "1,000"
         assert rows["room_temp: devices that reported"] == "20"
@@ -439,7 +450,7 @@ class TestMissingInput:
         store.withdraw_experiment("home", "room_temp")
         empty(store, "owner")
         label = label_of(statement(store, tmp_path))
-        assert label[words.WHO].startswith("The questions come from [For the maker: its owner], who")
+        assert label[words.WHO].startswith("The questions come from [For the maker: its owner]. Anyone")
         assert label[words.LONG].startswith("room_temp: no longer asked. The counts are kept")
 
     def test_rejects_fleet_without_questions(self, store: Store, tmp_path: Path):

@@ -457,10 +457,23 @@ class TestSignature:
             assert client.status()["experiments"]["e"]["reason"] == MISSING
             assert client.report("e", True) is None
 
+    def test_rejects_another_key(self):
+        client = board(announce_key=ANNOUNCE_KEY, fleet="home")
+        with pytest.raises(ExperimentRefused, match=MISSING):
+            client.enroll(signed(budget("sum", EPSILON), key=bytes(31) + b"\x07"))
+        assert client.report("e", True) is None
+
     @pytest.mark.slow
     def test_rejects_any_flipped_bit(self):
         client = board(announce_key=ANNOUNCE_KEY, fleet="home")
         good = signed(budget("sum", EPSILON))
+        text_bits = 8 * (len(good) - 69)
+        for bit in range(0, text_bits, 5):
+            bad = bytearray(good)
+            bad[bit // 8] ^= 1 << bit % 8
+            with pytest.raises(ExperimentRefused):
+                client.enroll(bytes(bad))
+            assert client.report("e", True) is None
         for bit in range(0, 68 * 8, 11):
             bad = bytearray(good)
             bad[len(good) - 68 + bit // 8] ^= 1 << bit % 8

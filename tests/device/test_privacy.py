@@ -4,9 +4,11 @@ Every kind of input is compared, including missing and invalid readings, and sil
 tests/contracts/test_epsilon.py proves the randomizers alone, for more shapes and every ε.
 """
 
+import ast
 import itertools
 import math
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from enumeration import POLICY, BranchingRng, assert_private, distribution, exp_
 from experiments import TEXTS, experiment_json
 from wake_ups import provisioned
 
+from hushmote.device import ldp_client
 from hushmote.device.ldp_client import Client, Experiment, ExperimentRefused
 
 CAP = {"rule": "sum", "cap": 8_000_000}
@@ -276,3 +279,29 @@ class TestSilence:
         assert worst_ratio(exact) is None
         with pytest.raises(AssertionError, match="impossible for another"):
             assert_private(exact, 1_000_000)
+
+
+class TestArithmetic:
+    def test_uses_floats_only_before_the_index(self):
+        """No function but those that turn a reading into an index divides, or has a float."""
+        users: set[tuple[str, str]] = set()
+        paths = sorted(Path(ldp_client.__file__).parent.glob("ldp_*.py"))
+        for path in paths:
+            functions = [x for x in ast.walk(ast.parse(path.read_text())) if isinstance(x, ast.FunctionDef)]
+            users |= {(path.stem, f.name) for f in functions if any(map(is_float, ast.walk(f)))}
+        assert len(paths) > 5
+        assert users == {("ldp_client", "_bucket"), ("ldp_client", "bucket")}
+
+
+def is_float(node: ast.AST) -> bool:
+    """Return whether a node of a syntax tree is a float, or can make one of integers."""
+    match node:
+        case ast.BinOp(op=ast.Div()) | ast.AugAssign(op=ast.Div()):
+            return True
+        case ast.BinOp(op=ast.Pow(), right=ast.UnaryOp(op=ast.USub())):
+            return True
+        case ast.Constant(value=float() | complex()):
+            return True
+        case ast.Name(id="float" | "math"):
+            return True
+    return False

@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import markers
 import pytest
+from _pytest.junitxml import xml_key
 from hypothesis import HealthCheck, settings
 from postgres import pgbouncer, postgres, postgres_url
 from serve_process import add_fleet
@@ -28,12 +30,26 @@ settings.load_profile("hushmote")
 _running: list[set[str]] = []  # the running test's markers
 
 
-def pytest_configure() -> None:
+@pytest.hookimpl(trylast=True)  # after the plugin for JUnit files
+def pytest_configure(config: pytest.Config) -> None:
     # Processes that a shell starts with & ignore Ctrl-C, as do their children, so tests that send it would
     # fail.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.addaudithook(_watch)
+    xml = config.stash.get(xml_key, None)
+    if xml is not None and (commit := _commit()):
+        xml.add_global_property("commit", commit)  # `hushmote statement write --tests` states it
+
+
+def _commit() -> str:
+    """Return the commit, with "-changed" if tracked files differ from it, or "" outside a clone."""
+    folder = Path(__file__).parent
+    command = ["git", "describe", "--always", "--exclude=*", "--abbrev=40", "--dirty=-changed"]
+    try:
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def _watch(event: str, arguments: tuple[Any, ...]) -> None:

@@ -14,7 +14,8 @@ from ...fleet.provisioning import fleet_folder
 from ...fleet.provisioning.fleet_folder import FleetFolder
 from ...fleet.provisioning.master_key import load_keys
 from ...fleet.provisioning.settings import load_settings
-from ...fleet.statement import document, fleet_facts, page
+from ...fleet.statement import document, fleet_facts, junit, page
+from ...fleet.statement.fleet_facts import Evidence
 from ...fleet.statement.vex import read as read_vex
 from ...server.answers import tables as show
 from ...server.errors import UsageError
@@ -66,6 +67,17 @@ def write(  # noqa: PLR0913 - one for each option
             help="OpenVEX file to list known vulnerabilities from. May be repeated.", metavar="FILE.json"
         ),
     ] = None,
+    tests: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="JUnit file of tests that were run, such as from `pytest --junitxml=FILE.xml`. May be "
+            "repeated.",
+            metavar="FILE.xml",
+        ),
+    ] = None,
+    micropython: Annotated[
+        str, typer.Option(help="Version of MicroPython on the devices, such as 1.28.0.", metavar="VERSION")
+    ] = "",
     public: Annotated[
         bool, typer.Option("--public", help="Write only the label and files for the public, without counts.")
     ] = False,
@@ -84,11 +96,21 @@ def write(  # noqa: PLR0913 - one for each option
             "`hushmote budget policy --write` writes POLICY into it"
         )
     paths = check_paths(output, *_KINDS)
-    known = [statement for path in vex or () for statement in read_vex(path)]
+    evidence = Evidence(
+        tuple(vulnerable or ()),
+        tuple(statement for path in vex or () for statement in read_vex(path)),
+        tuple(map(junit.read, tests or ())),
+        _version(micropython),
+    )
+    if public and (vulnerable or vex or tests):
+        raise UsageError(
+            "--vulnerable, --vex and --tests are for chapters that a --public statement does not have; "
+            "leave one or the other out"
+        )
     folder = fleet_folder.find(Path(fleet)) if fleet and Path(fleet, "fleet.json").exists() else None
     with Store(store, read_only=True) as opened:
         name = choose_fleet(opened, folder.fleet.fleet if folder else fleet)
-        facts = fleet_facts.read(opened, name, folder, policy, _now(), vulnerable=vulnerable or (), vex=known)
+        facts = fleet_facts.read(opened, name, folder, policy, _now(), evidence)
         statement = document.document(facts, public=public, language=lang)
         fleet_keys = _keys(opened, name, folder, master_key, signing_key) if paths else None
     for question in facts.undecided:
@@ -107,6 +129,13 @@ def write(  # noqa: PLR0913 - one for each option
             path, json.dumps(signed_document, indent=2) + "\n" if is_json else page.html(signed_document)
         )
         show.out.print(f"wrote {path}", soft_wrap=True)
+
+
+def _version(text: str) -> str:
+    """Return a version of MicroPython as it was given; raise UsageError for any other text."""
+    if text and not re.fullmatch(r"v?\d+\.\d+[\w.+-]{0,40}", text, re.ASCII):
+        raise UsageError(f"--micropython must be a version such as 1.28.0, not {text}")
+    return text.removeprefix("v")
 
 
 def _now() -> datetime.datetime:
@@ -176,12 +205,13 @@ def _announce_key(text: str, fleet: str) -> bytes:
         folder = fleet_folder.find(path)
         owner, fleet_keys = folder.fleet.fleet, load_keys(folder.master_file())
         key = fleet_keys and fleet_keys.announce_key.hex()
-    elif path.is_file():
+    elif path.is_file() and path.name != "fleet.json":
         settings = load_settings(path)
         owner, key = settings.fleet, settings.announce_key
     else:
         raise UsageError(
-            f"--announce-key {text} must be 128 hex digits, a device's settings file, or a fleet's folder"
+            f"--announce-key {text} must be 128 hex digits, the fleet's folder, in which fleet.json is, or a "
+            "device's settings file, such as devices/k3f9x1.settings.json"
         )
     if owner != fleet:
         raise UsageError(

@@ -117,6 +117,7 @@ def document(facts: FleetFacts, *, public: bool = False, language: Language = "e
         "language": language,
         "label": paragraphs,
         **(digests if public else {"chapters": chapters(facts), "registry": registry(facts)}),
+        "micropython": facts.evidence.micropython,
         "board_files": [asdict(file) for file in facts.files],
     }
 

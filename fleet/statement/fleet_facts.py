@@ -26,6 +26,7 @@ from ...server.words.label import Disclosure, Phrase
 from ..provisioning import flash, umqtt
 from ..provisioning.extra_modules import further_files
 from ..provisioning.fleet_folder import FleetFolder
+from .junit import TestRun
 from .versions_in_use import VersionsInUse, read_versions
 from .vex import VexStatement
 
@@ -124,6 +125,23 @@ class BoardFile:
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """What the maker adds to the facts of the store, the firmware and the folder.
+
+    Attributes:
+        vulnerable: The versions of the firmware that are vulnerable, as an open group names them.
+        vex: The statements on vulnerabilities from OpenVEX files.
+        tests: The results of tests from JUnit files.
+        micropython: The version of MicroPython on the devices, or "".
+    """
+
+    vulnerable: Sequence[str] = ()
+    vex: Sequence[VexStatement] = ()
+    tests: Sequence[TestRun] = ()
+    micropython: str = ""
+
+
+@dataclass(frozen=True)
 class FleetFacts:
     """All facts behind a statement.
 
@@ -134,7 +152,7 @@ class FleetFacts:
         interval_s: The seconds between two readings, or None if the firmware does not state them.
         firmware_version: The version that the firmware states, or "".
         in_use: The versions that the devices run.
-        vex: The statements on vulnerabilities from the operator's OpenVEX files.
+        evidence: What the maker adds.
     """
 
     fleet: str
@@ -150,7 +168,7 @@ class FleetFacts:
     interval_s: float | None
     firmware_version: str
     in_use: VersionsInUse
-    vex: tuple[VexStatement, ...]
+    evidence: Evidence
 
     @property
     def current_questions(self) -> tuple[FleetQuestion, ...]:
@@ -177,9 +195,7 @@ def read(
     folder: FleetFolder | None,
     firmware: Path,
     at: datetime.datetime,
-    *,
-    vulnerable: Sequence[str] = (),
-    vex: Sequence[VexStatement] = (),
+    evidence: Evidence = Evidence(),
 ) -> FleetFacts:
     """Read a fleet's facts.
 
@@ -189,8 +205,7 @@ def read(
         folder: The fleet's folder, if there is one.
         firmware: A Python file with the boards' POLICY, or the policy as .json.
         at: The current time, UTC.
-        vulnerable: The versions of the firmware that are vulnerable, as an open group names them.
-        vex: Statements on vulnerabilities, from vex.read().
+        evidence: What the maker adds.
 
     Raises:
         StatementError: Something is missing.
@@ -221,8 +236,8 @@ def read(
         at,
         policies.number_constant(firmware, "INTERVAL_S"),
         policies.text_constant(firmware, "VERSION"),
-        read_versions(facts, fleet, policy, vulnerable),
-        tuple(vex),
+        read_versions(facts, fleet, policy, evidence.vulnerable),
+        evidence,
     )
 
 

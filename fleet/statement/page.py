@@ -30,6 +30,7 @@ _PAGE = """<!doctype html>
 _BEGINNINGS = {"[For a lawyer: ", *(mark for name in LANGUAGES for mark in words_in(name).marks())}
 _MARKED = re.compile(rf"(?:{'|'.join(map(re.escape, sorted(_BEGINNINGS)))})[^\]]*\]")
 
+_REGISTRY, _FILES = "Registry of deployments", "Files on a device"  # titles of chapters
 _CODE = re.compile(r"`([^`<]+)`")
 
 
@@ -54,9 +55,9 @@ def html(whole: Mapping[str, Any], news: str = "", download: str = "") -> str:
     chapters = [
         _chapter(c["title"], c["about"], map(_table, c["tables"])) for c in statement.get("chapters", ())
     ]
+    files, signature = _files(statement), _signature(whole)
     if chapters:
-        chapters = [_overview(statement, words), *chapters, _registry(statement["registry"])]
-    files, signature = _files(statement["board_files"]), _signature(whole)
+        chapters = [_overview(statement, words, files), *chapters, _registry(statement["registry"])]
     # A printed statement must show everything; on the web, the key to compare is enough.
     chapters += [_key(whole), _details(files, signature)] if download else [files, signature]
     language = "" if words.language == "en" else f' lang="{words.language}"'
@@ -87,11 +88,16 @@ def _text(text: str) -> str:
 
 
 def _chapter(title: str, about: str, parts: Iterable[str]) -> str:
-    inside = "\n".join(parts)
-    return f'<section class="chapter">\n<h2>{_text(title)}</h2>\n<p>{_text(about)}</p>\n{inside}\n</section>'
+    inside = f"<h2>{_text(title)}</h2>\n<p>{_text(about)}</p>\n" + "\n".join(parts)
+    return f'<section class="chapter" id="{_anchor(title)}">\n{inside}\n</section>'
 
 
-def _overview(statement: Mapping[str, Any], words: Words) -> str:
+def _anchor(title: str) -> str:
+    """Return the id of a chapter, from its title."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+
+
+def _overview(statement: Mapping[str, Any], words: Words, files: str) -> str:
     """Return a list of the chapters, with the number of passages that someone has to fill in."""
     about = (
         "Highlighted passages are missing: each says who can write it, and what belongs there. Everything "
@@ -100,6 +106,12 @@ def _overview(statement: Mapping[str, Any], words: Words) -> str:
     english = words_in("en").marks()
     parts = [(words.texts["title"], statement["label"], words.marks())]
     parts += [(chapter["title"], chapter, english) for chapter in statement["chapters"]]
+    registry = json.dumps(statement["registry"], ensure_ascii=False)
+    parts += [
+        (_REGISTRY, registry, english),
+        (_FILES, files, english),
+        ("Signature", "", english),
+    ]
     rows = [[title, _missing(part, ("[For a lawyer: ", *marks))] for title, part, marks in parts]
     table = {
         "title": "Chapters and missing passages",
@@ -107,7 +119,17 @@ def _overview(statement: Mapping[str, Any], words: Words) -> str:
         "rows": rows,
         "note": "",
     }
-    return _chapter("Contents, and what is left to write", about, (_table(table),))
+    linked = (_link_titles(_table(table), [title for title, _, _ in parts[1:]]),)
+    return _chapter("Contents, and what is left to write", about, linked)
+
+
+def _link_titles(table: str, titles: Iterable[str]) -> str:
+    """Return a table with a link from each title in its first column to the chapter."""
+    for title in map(_text, titles):
+        table = table.replace(
+            f"<tr><td>{title}</td>", f'<tr><td><a href="#{_anchor(title)}">{title}</a></td>', 1
+        )
+    return table
 
 
 def _missing(part: Any, marks: Iterable[str]) -> str:
@@ -144,21 +166,28 @@ def _registry(entries: Iterable[Mapping[str, Any]]) -> str:
         "is valid YAML: fill in the marked parts, and propose the entry as deployments/NAME.yaml."
     )
     texts = (json.dumps(entry, indent=2, ensure_ascii=False) for entry in entries)
-    return _chapter("Registry of deployments", about, (f"<pre>{_text(text)}</pre>" for text in texts))
+    return _chapter(_REGISTRY, about, (f"<pre>{_text(text)}</pre>" for text in texts))
 
 
-def _files(files: Iterable[Mapping[str, Any]]) -> str:
+def _files(statement: Mapping[str, Any]) -> str:
+    """Return the chapter on the files; only a whole statement marks what is missing there."""
+    files, is_whole = statement["board_files"], "chapters" in statement
     rows = [[f["path"], f"{f['bytes']:,}", f["sha256"]] for f in files]
+    if is_whole and not any(f["path"] == "/main" for f in files):
+        rows.append(["/main", "", "[For the maker: the application; name its main.py with --policy]"])
+    version = statement.get("micropython", "")
+    if version or is_whole:
+        rows.append(["MicroPython", "", version or "[For the maker: its version, with --micropython]"])
     table = {
         "title": "Files",
-        "headings": ("on the device", "bytes", "SHA-256 of the source"),
+        "headings": ("on the device", "bytes", "SHA-256 of the source, or version"),
         "rows": rows,
         "note": "",
     }
     about = (
         "The sources of a device's software, which it stores compiled, or as source with `flash --source`."
     )
-    return _chapter("Files on a device", about, (_table(table),))
+    return _chapter(_FILES, about, (_table(table),))
 
 
 def _key(whole: Mapping[str, Any]) -> str:

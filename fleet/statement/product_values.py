@@ -6,6 +6,7 @@ from decimal import Decimal
 from ...device import ldp_client
 from ...server.budgets.policy import NETWORK_START_NOTE
 from ...server.epsilon import MICRO, nats
+from ...server.wire.report import TAG_BYTES
 from ...server.words.numbers import counted
 from .fleet_facts import FleetFacts, FleetQuestion
 from .versions_in_use import GroupShares
@@ -48,10 +49,67 @@ def fleet_values(facts: FleetFacts) -> dict[str, str]:
         "days_behind": facts.in_use.days_behind or "Not asked.",
         "device_numbers": "\n".join(map(_device_numbers, facts.in_use.groups)) or _NO_DEVICES,
         "vulnerable": ", ".join(facts.in_use.vulnerable) or "None was named.",
+        "repository": _REPOSITORY,
+        "support_period": _SUPPORT_PERIOD,
+        "tag_bits": str(8 * TAG_BYTES),
+        "status_bytes": str(_STATUS_BYTES),
+        "micropython": _micropython(facts),
+        "test_runs": "\n".join(run.words for run in facts.evidence.tests) or _NO_TESTS,
         **_KEYED[facts.keyed],
+        **_NOTIFICATION[facts.consent.each],
     }
 
 
+_REPOSITORY = "https://github.com/hushmote/hushmote"  # `make release` puts the configured address here
+_SUPPORT_PERIOD = (
+    "Fixes go into the newest release. It is supported until the next one, and for at least two years after "
+    "its date"
+)
+"""A quotation from SECURITY.md."""
+_STATUS_BYTES = 400
+"""The longest status message that docs/wire-format.md allows."""
+_NO_TESTS = "[For the maker: the results of `make test`, with --tests: date, commit and number of tests]"
+_MOSQUITTO = "tests/fleet/provisioning/test_mosquitto.py::TestAdmission::"
+
+
+def _micropython(facts: FleetFacts) -> str:
+    version = facts.evidence.micropython
+    missing = "[For the maker: the version of MicroPython, with --micropython]"
+    return f"MicroPython {version}." if version else missing
+
+
+def transport_values(facts: FleetFacts) -> Mapping[str, str]:
+    """Return how reports travel, and the tests of it; the maker has to say it for another broker."""
+    if not facts.hosts:
+        return {
+            "transport": "[For the maker: the broker, and whether it uses TLS]",
+            "transport_test": "not ours",
+            "access_test": "not ours",
+            "with_hosts": "If `hushmote provision` configured the broker: ",
+        }
+    identification = "which identifies each device by its certificate or password"
+    return {
+        "transport": f"MQTT over TLS 1.2 or later to {', '.join(facts.hosts)}, {identification}.",
+        "transport_test": f"{_MOSQUITTO}test_refuses_tls_below_1_2_despite_system_policy",
+        "access_test": f"{_MOSQUITTO}test_requires_certificate_on_both_ports",
+        "with_hosts": "",
+    }
+
+
+_NOTIFICATION = {
+    True: {
+        "asks_again": "The device asks again if a question changes or reveals more.",
+        "disables_asking": "New firmware with another POLICY.",
+        "notification": "UNM, on the device.",
+        "notification_test": "tests/device/test_consent.py::TestQuestion::test_change_asks_again",
+    },
+    False: {
+        "asks_again": "[For the maker: how users learn of changed questions]",
+        "disables_asking": "",
+        "notification": "[For the maker: UNM]",
+        "notification_test": "not ours",
+    },
+}
 _NO_DEVICES = (
     "Not stated. [For the maker: the number of devices with each version, for example from the update server]"
 )
@@ -69,15 +127,22 @@ _KEYED = {
         "and_tag": ", tag",
         "changed": "Changed reports are rejected.",
         "who_asks": "Whoever has the fleet's signing key, within POLICY.",
-        "keys": "A secret key for each device, derived from the fleet's master key, and the public key that "
-        "verifies questions.",
+        "report_mechanism": "SCM: a tag by the device's key. For TLS, see (e) of the controls.",
+        "report_test": "tests/server/wire/test_report.py::TestVerify::"
+        "test_rejects_wrong_device_key_experiment_and_flipped_bits",
+        "question_mechanism": "A question signed with another key is rejected.",
+        "question_test": "tests/device/test_client.py::TestSignature::test_rejects_another_key",
     },
     False: {
         "keyed_only": "Not in this fleet, which is open. In a keyed fleet: ",
         "and_tag": "",
         "changed": "Anyone can invent reports in this open fleet.",
         "who_asks": "Anyone who may publish at the broker, within POLICY.",
-        "keys": "None, because this fleet is open.",
+        "report_mechanism": "None on the report itself. For TLS, see (e) of the controls.",
+        "report_test": "tests/server/wire/test_report.py::TestDecode::test_open_report_has_no_tag",
+        "question_mechanism": "None: the fleet is open. A question's first report pins its cap.",
+        "question_test": "tests/device/test_client.py::TestCap::"
+        "test_total_cost_of_versions_never_exceeds_pinned_cap",
     },
 }
 
@@ -102,6 +167,6 @@ def evidence_values(facts: FleetFacts) -> Mapping[str, Sequence[Mapping[str, str
             "vex_reasons": statement.reasons or "none stated",
             "vex_source": statement.source,
         }
-        for statement in facts.vex
+        for statement in facts.evidence.vex
     ]
     return {"versions": versions, "vex": vex}

@@ -17,7 +17,8 @@ from ...server.words.experiment import budget, describe_group, mechanism, unprot
 from ...server.words.label import Phrase
 from ...server.words.numbers import chance
 from .fleet_facts import FleetFacts, FleetQuestion
-from .product_values import evidence_values, fleet_values, volume_values
+from .product_values import evidence_values, fleet_values, transport_values, volume_values
+from .versions_in_use import FIRMWARE
 from .volume import volume_of
 
 
@@ -122,6 +123,11 @@ def _group_texts(e: Experiment) -> dict[str, str]:
     }
 
 
+def _open_group(group: str) -> str:
+    """Return an open group for a list of what a device sends."""
+    return f"; the {'firmware version' if group == FIRMWARE else group}, which is not protected"
+
+
 def _group_risk(grouped: Mapping[str, str]) -> str:
     """Return what open groups can give away, for questions' names and their groups."""
     if not grouped:
@@ -160,9 +166,10 @@ def _fleet_values(facts: FleetFacts, questions: Sequence[Mapping[str, str]]) -> 
         "lifetime": _but(facts.promised.delta, belief(facts.promised.epsilon, reports=ALL_SEEN)),
         "counts": repeat("{name}: {counts_of_it}"),
         "seen": _english(Phrase.of("seen")),
-        "open_groups": "".join(f"; unprotected, the {group}" for group in _names_by_group(grouped)),
+        "open_groups": "".join(map(_open_group, _names_by_group(grouped))),
         "group_risk": _group_risk(grouped),
-        "forged": _FORGED[facts.keyed],
+        **_FORGED[facts.keyed],
+        **transport_values(facts),
         "measures": f"{_MEASURES} {signed}{_carried(facts)}",
         "mechanisms": repeat("{name}: {mechanism}"),
         "ends": repeat("{name}: {end}"),
@@ -183,7 +190,7 @@ def _confirmed(light: bool | None) -> str:
     """
     place = "[For the maker: what the device shows] "
     light_words = {True: "Three short flashes of its light. ", False: "", None: place}[light]
-    return f"{light_words}`status()` shows that consent is no."
+    return f"{light_words}`status()` shows that consent was refused."
 
 
 def _but(delta: float, sentence: str) -> str:
@@ -201,8 +208,16 @@ _WINDOW = {
     "all": "in one sum",
 }
 _FORGED = {
-    True: "A report counts only with its device's key, and only within its budget.",
-    False: "Anyone can send reports to this open fleet. That harms accuracy, but not any device's privacy.",
+    True: {
+        "forged": "A report counts only with its device's key.",
+        "forged_test": "tests/server/wire/test_report.py::TestVerify::"
+        "test_rejects_wrong_device_key_experiment_and_flipped_bits",
+    },
+    False: {
+        "forged": "Anyone can send reports to this open fleet, because they have no tag. That harms "
+        "accuracy, but not any device's privacy.",
+        "forged_test": "tests/server/wire/test_report.py::TestDecode::test_open_report_has_no_tag",
+    },
 }
 _MEASURES = (
     "Readings are randomized on the device, before anything is sent. Each device keeps a lifetime budget in "
@@ -218,10 +233,8 @@ def _carried(facts: FleetFacts) -> str:
         if facts.keyed
         else "Reports do not have a tag."
     )
-    if not facts.hosts:
-        return f"MQTT. [For the maker: the broker, and whether it uses TLS] {tags}"
-    identification = "which identifies each device by its certificate or password"
-    return f"MQTT over TLS 1.2 or later to {', '.join(facts.hosts)}, {identification}. {tags}"
+    over = "" if facts.hosts else "MQTT. "
+    return f"{over}{transport_values(facts)['transport']} {tags}"
 
 
 def _counts_sentence(q: FleetQuestion) -> str:
@@ -260,13 +273,21 @@ def _numbers(facts: FleetFacts) -> Iterator[tuple[str, float | str | None, str]]
         yield f"{q.name}: ε of a report", q.epsilon, f"{at}, epsilon"
         yield f"{q.name}: codes", e.code_count, f"{at}, mechanism: {mechanism(e)}"
         if e.group:
-            yield f"{q.name}: in each report, unprotected", describe_group(e), f"{at}, group"
+            yield f"{q.name}: in each report, not protected", describe_group(e), f"{at}, group"
         yield f"{q.name}: budget of a device", budget(e), f"{at}, budget"
         most = "the smaller of its budget and the policy's remainder at this ε"
         yield f"{q.name}: reports of a device's lifetime", q.most, most
         volume = volume_of(facts, q)
-        yield f"{q.name}: bytes of a report", volume.report_bytes, f"{at}, with a tag in a keyed fleet"
-        yield f"{q.name}: bytes of a device's lifetime", volume.lifetime_bytes, "bytes times reports"
+        yield (
+            f"{q.name}: bytes of a report, without MQTT and TLS",
+            volume.report_bytes,
+            f"{at}, with a tag in a keyed fleet",
+        )
+        yield (
+            f"{q.name}: bytes of a device's lifetime, likewise",
+            volume.lifetime_bytes,
+            "bytes times reports",
+        )
         if volume.reports is not None:
             how = f"at most, on average: readings, divided by every = {volume.every:,}, within the budget"
             yield f"{q.name}: reports of a device in a year", volume.reports, how

@@ -40,7 +40,8 @@ class Volume:
     @property
     def size(self) -> str:
         """The size of a report and of all reports."""
-        return f"{counted(self.report_bytes, 'byte')} a report, at most {self.lifetime_bytes:,} in a lifetime"
+        size = f"{counted(self.report_bytes, 'byte')} a report, at most {self.lifetime_bytes:,} in a lifetime"
+        return f"{size}, without MQTT and TLS overhead"
 
     @property
     def frequency(self) -> str:

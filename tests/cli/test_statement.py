@@ -136,8 +136,18 @@ class TestFleetKey:
     @refusals(
         ("shed", "shed belongs to fleet shed and the statement to fleet home; give that fleet's key"),
         ("open.settings.json", "open.settings.json contains no announce key; give the settings of a device"),
-        ("ab" * 63, "must be 128 hex digits, a device's settings file, or a fleet's folder"),
-        ("none.json", "must be 128 hex digits, a device's settings file, or a fleet's folder"),
+        (
+            "ab" * 63,
+            "must be 128 hex digits, the fleet's folder, in which fleet.json is, or a device's settings",
+        ),
+        (
+            "none.json",
+            "must be 128 hex digits, the fleet's folder, in which fleet.json is, or a device's settings",
+        ),
+        (
+            "fl/fleet.json",
+            "--announce-key fl/fleet.json must be 128 hex digits, the fleet's folder, in which",
+        ),
         command="statement verify s.json --announce-key",
     )
     def test_rejects_wrong_and_missing_key(self, refusal: Refusal, signed: Path):
@@ -194,6 +204,40 @@ class TestFiles:
         text = (home / "s.html").read_text()
         assert "<td>1.0, 1.1</td>" in text
         assert "<td>CVE-2026-1</td><td>affected</td><td>none stated</td><td>product.json</td>" in text
+
+    def test_test_results_and_micropython_are_listed(self, home: Path):
+        (home / "t.xml").write_text(
+            '<testsuites><testsuite tests="7" failures="1" errors="0" skipped="2" '
+            'timestamp="2026-11-29T23:00:00+00:00"><properties><property name="commit" value="0a1b2c"/>'
+            "</properties></testsuite></testsuites>"
+        )
+        write = ("statement", "write", "--policy", "main.py", "--master-key", "master.key")
+        options = ("--tests", "t.xml", "--micropython", "v1.28.0", "--output")
+        hushmote(*write, *options, "s.html", cwd=home)
+        text = (home / "s.html").read_text()
+        line = "t.xml: 7 tests at commit 0a1b2c, 2026-11-29T23:00:00+00:00: 4 passed, 1 failed, 2 skipped."
+        assert line in text
+        assert "<td>MicroPython</td><td></td><td>1.28.0</td>" in text
+        hushmote(*write, "--public", "--micropython", "1.28.0", "--output", "p.html", cwd=home)
+        assert "<td>MicroPython</td><td></td><td>1.28.0</td>" in (home / "p.html").read_text()
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ("--public --vulnerable 1.0", "--vulnerable, --vex and --tests are for chapters that a --public"),
+            ("--public --vex v.json", "--vulnerable, --vex and --tests are for chapters that a --public"),
+            ("--micropython newest", "--micropython must be a version such as 1.28.0, not newest"),
+            (
+                "--tests v.json",
+                "v.json is not a JUnit file with tests: give one that `pytest --junitxml=FILE`",
+            ),
+            ("--tests none.xml", "cannot read none.xml: No such file or directory"),
+        ],
+    )
+    def test_refuses_unsuitable_evidence(self, home: Path, options: str, message: str):
+        vex = {"@context": "https://openvex.dev/ns/v0.2.0", "statements": []}
+        (home / "v.json").write_text(json.dumps(vex))
+        Refusal(f"statement write --policy main.py {options}", f"hushmote: {message}").check(home)
 
     def test_same_epoch_gives_same_bytes(self, home: Path):
         write = ("statement", "write", "--policy", "main.py", "--master-key", "master.key", "--output")

@@ -127,7 +127,7 @@ _KEYED = {
         "and_tag": ", tag",
         "changed": "Changed reports are rejected.",
         "who_asks": "Whoever has the fleet's signing key, within POLICY.",
-        "report_mechanism": "SCM: a tag by the device's key. For TLS, see (e) of the controls.",
+        "report_mechanism": "SCM: a tag by the device's key. For TLS, see (2)(e) of the controls.",
         "report_test": "tests/server/wire/test_report.py::TestVerify::"
         "test_rejects_wrong_device_key_experiment_and_flipped_bits",
         "question_mechanism": "A question signed with another key is rejected.",
@@ -138,7 +138,7 @@ _KEYED = {
         "and_tag": "",
         "changed": "Anyone can invent reports in this open fleet.",
         "who_asks": "Anyone who may publish at the broker, within POLICY.",
-        "report_mechanism": "None on the report itself. For TLS, see (e) of the controls.",
+        "report_mechanism": "None on the report itself. For TLS, see (2)(e) of the controls.",
         "report_test": "tests/server/wire/test_report.py::TestDecode::test_open_report_has_no_tag",
         "question_mechanism": "None: the fleet is open. A question's first report pins its cap.",
         "question_test": "tests/device/test_client.py::TestCap::"

@@ -125,7 +125,7 @@ def _group_texts(e: Experiment) -> dict[str, str]:
 
 def _open_group(group: str) -> str:
     """Return an open group for a list of what a device sends."""
-    return f"; the {'firmware version' if group == FIRMWARE else group}, which is not protected"
+    return f"; also the {'firmware version' if group == FIRMWARE else group}, which is not protected"
 
 
 def _group_risk(grouped: Mapping[str, str]) -> str:
@@ -158,7 +158,7 @@ def _fleet_values(facts: FleetFacts, questions: Sequence[Mapping[str, str]]) -> 
         "withdrawing": " ".join(map(_english, withdrawing)),
         "stop": _english(words.stop(consent.button)),
         "confirmed": _confirmed(consent.light),
-        "kept": repeat("{name} {keep}"),
+        "kept": repeat("{name}: {keep}"),
         "epsilons": repeat("{name}: ε = {epsilon}", "; "),
         "purposes": repeat("{name}: {purpose}"),
         "answers": repeat("{name}: {answer}", "; "),

@@ -50,10 +50,11 @@ class Volume:
         if self.reports is None or self.readings is None:
             return f"{most}. [For the maker: how often the firmware takes a reading]"
         total = self.reports * self.report_bytes
+        reported = "each is reported" if self.every == 1 else f"1 in {self.every:,} is reported"
         return (
             f"on average at most {_up(self.reports)} reports ({_up(total)} bytes) a year; {most}. "
             f"A reading is taken every {length(YEAR_S / self.readings).removeprefix('1 ')}, "
-            f"{_up(self.readings)} times a year, and 1 in {self.every:,} is reported."
+            f"{_up(self.readings)} times a year, and {reported}."
         )
 
 

@@ -117,7 +117,7 @@ class TestSources:
     def test_quotes_the_support_period(self, store: Store, tmp_path: Path):
         ask(store)
         text = chapters_of(facts_of(store, tmp_path))[PRODUCT_CHAPTERS[0]]
-        (quote,) = set(re.findall(r"Hushmote's own[^\u201c\"]*\\u201c(.+?)\\u201d", text))
+        (quote,) = set(re.findall(r"\\u201c(Fixes .+?)\\u201d", text))
         assert quote in (ROOT / "SECURITY.md").read_text().replace("\n", " ")
 
     def test_states_the_limit_of_a_status(self, store: Store, tmp_path: Path):

@@ -703,7 +703,7 @@ class TestChapters:
         assert data["Aggregation"].endswith(", separately for each firmware.")
         assert data["Anonymization"].endswith("The firmware is not anonymized.")
         record = tables["Record of processing activities"]
-        assert record["personal data"].endswith("; the firmware version, which is not protected.")
+        assert record["personal data"].endswith("; also the firmware version, which is not protected.")
         risk = tables["Annex to an impact assessment"]["(c) risk: what is not protected in reports"]
         assert "a return to an earlier one suggests that something failed" in risk
         (entry,) = content["registry"]

@@ -68,7 +68,7 @@ _SUPPORT_PERIOD = (
 """A quotation from SECURITY.md."""
 _STATUS_BYTES = 400
 """The longest status message that docs/wire-format.md allows."""
-_NO_TESTS = "[For the maker: the results of `make test`, with --tests: date, commit and number of tests]"
+_NO_TESTS = "[For the maker: the results of the tests, with --tests: date, commit and number of tests]"
 _MOSQUITTO = "tests/fleet/provisioning/test_mosquitto.py::TestAdmission::"
 
 

@@ -33,7 +33,7 @@ _TAIL = 0.025  # on either side of a 95% interval
 def _devices(low: float, high: float, devices: int) -> str:
     """Return the numbers of devices that shares correspond to, rounded outwards."""
     first, last = math.floor(max(low, 0.0) * devices), math.ceil(min(high, 1.0) * devices)
-    return f"about {first:,} to {last:,} of {devices:,} devices"
+    return f"about {first:,} to {last:,} of the {counted(devices, 'device')} that have reported"
 
 
 @dataclass(frozen=True)

@@ -308,11 +308,11 @@ class TestVersionsInUse:
         # Clopper and Pearson: 8.211% to 12.029% for 100 of 1,000, and up to 1 - 0.025^(1/1000) for 0.
         assert lines["1.0 (vulnerable)"] == (
             "100",
-            "10.0% of readings (8.2% to 12.1%); about 164 to 241 of 2,000 devices",
+            "10.0% of readings (8.2% to 12.1%); about 164 to 241 of the 2,000 devices that have reported",
         )
         assert lines["1.2 (vulnerable)"] == (
             "0",
-            "0.0% of readings (0.0% to 0.4%); about 0 to 8 of 2,000 devices",
+            "0.0% of readings (0.0% to 0.4%); about 0 to 8 of the 2,000 devices that have reported",
         )
         assert lines["1.1"][0] == "900"
         assert lines["1.0, 1.2 together (vulnerable)"] == lines["1.0 (vulnerable)"]
@@ -412,7 +412,7 @@ class TestVersionsInUse:
         filled_store.write(store, "home", experiment, {}, devices)
         text = read_versions(Facts(store, AT), "home").days_behind
         assert text.startswith("30 d and above: 5")
-        low, high = (int(n) for n in re.findall(r"about (\d+) to (\d+) of 401 devices", text)[0])
+        low, high = (int(n) for n in re.findall(r"about (\d+) to (\d+) of the 401 devices", text)[0])
         assert 150 < low < high < 250
         most = reports_in_budget(experiment)
         assert most is not None

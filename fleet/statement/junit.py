@@ -64,9 +64,8 @@ def read(path: Path) -> TestRun:
     commits = {
         _plain(each.get("value", "")) for each in root.iter("property") if each.get("name") == "commit"
     }
-    return TestRun(
-        path.name, *(times[:1] or [""]), ", ".join(sorted(commits)), tests, failed, numbers["skipped"]
-    )
+    at = times[0] if times else ""
+    return TestRun(path.name, at, ", ".join(sorted(commits)), tests, failed, numbers["skipped"])
 
 
 _NUMBERS = ("tests", "failures", "errors", "skipped")

@@ -47,7 +47,8 @@ def fleet_values(facts: FleetFacts) -> dict[str, str]:
         "all_bytes": f"{sum(volume.lifetime_bytes for volume in volumes):,}",
         "devices": "\n".join(f"{q.name}: {q.devices:,}" for q in facts.questions),
         "days_behind": facts.in_use.days_behind or "Not asked.",
-        "device_numbers": "\n".join(map(_device_numbers, facts.in_use.groups)) or _NO_DEVICES,
+        "device_numbers": "\n".join(map(_device_numbers, facts.in_use.groups))
+        or f"Not stated. {_DEVICES_MARK}",
         "vulnerable": ", ".join(facts.in_use.vulnerable) or "None was named.",
         "repository": _REPOSITORY,
         "support_period": _SUPPORT_PERIOD,
@@ -110,15 +111,13 @@ _NOTIFICATION = {
         "notification_test": "not ours",
     },
 }
-_NO_DEVICES = (
-    "Not stated. [For the maker: the number of devices with each version, for example from the update server]"
-)
+_DEVICES_MARK = "[For the maker: the number of devices with each version, for example from the update server]"
 
 
 def _device_numbers(group: GroupShares) -> str:
     """Say whether the reports to an experiment show numbers of devices."""
-    name = group.experiment
-    return f"{name}: {_NO_DEVICES.replace('.', f': {group.reason}.', 1) if group.reason else 'see below.'}"
+    stated = f"Not stated: {group.reason}. {_DEVICES_MARK}" if group.reason else "see below."
+    return f"{group.experiment}: {stated}"
 
 
 _KEYED = {

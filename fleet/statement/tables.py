@@ -168,7 +168,7 @@ def _fleet_values(facts: FleetFacts, questions: Sequence[Mapping[str, str]]) -> 
         "seen": _english(Phrase.of("seen")),
         "open_groups": "".join(map(_open_group, _names_by_group(grouped))),
         "group_risk": _group_risk(grouped),
-        **_FORGED[facts.keyed],
+        "forged": _FORGED[facts.keyed],
         **transport_values(facts),
         "measures": f"{_MEASURES} {signed}{_carried(facts)}",
         "mechanisms": repeat("{name}: {mechanism}"),
@@ -208,16 +208,9 @@ _WINDOW = {
     "all": "in one sum",
 }
 _FORGED = {
-    True: {
-        "forged": "A report counts only with its device's key.",
-        "forged_test": "tests/server/wire/test_report.py::TestVerify::"
-        "test_rejects_wrong_device_key_experiment_and_flipped_bits",
-    },
-    False: {
-        "forged": "Anyone can send reports to this open fleet, because they have no tag. That harms "
-        "accuracy, but not any device's privacy.",
-        "forged_test": "tests/server/wire/test_report.py::TestDecode::test_open_report_has_no_tag",
-    },
+    True: "A report counts only with its device's key.",
+    False: "Anyone can send reports to this open fleet, because they have no tag. That harms accuracy, but "
+    "not any device's privacy.",
 }
 _MEASURES = (
     "Readings are randomized on the device, before anything is sent. Each device keeps a lifetime budget in "

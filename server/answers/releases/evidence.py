@@ -269,10 +269,8 @@ class GroupDays:
             sums = [(calls[half].sum(), everything.calls[half].sum()) for half in halves]
             if not len(halves[0]) or not calls.any():
                 continue
-            (first, last), share = (
-                (part / whole for part, whole in sums),
-                calls.sum() / everything.calls.sum(),
-            )
+            first, last = (part / whole for part, whole in sums)
+            share = calls.sum() / everything.calls.sum()
             inverse = sum(1 / everything.effective[half].sum() for half in halves)
             if abs(last - first) > _CLEAR * math.sqrt(share * (1 - share) * inverse):
                 return True

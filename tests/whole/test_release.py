@@ -187,9 +187,12 @@ class TestRelease:
         results = verdicts(release, store)
         assert statuses(results) == [NOT_YET] * 10 + [PROCEED] * 4
         assert results[-1].sentence().startswith("Proceed: board_crash is at most 2 points worse on 2.4.0")
-        progress = results[-1].rollout.progress
+        progress = results[6].rollout.progress
         assert progress is not None
         assert progress.part == pytest.approx(0.25, abs=0.05)
+        # A budget pays four reports; by the last day, too many boards with the new version have made them.
+        assert results[-1].rollout.progress is None
+        assert "have no reports left" in results[-1].rollout_sentence()
 
     def test_crashing_release_is_stopped(self, store: Store):
         release = Release("0.05", {OLD: 0.05, NEW: 0.2})
@@ -208,9 +211,9 @@ class TestRelease:
         assert release.installed(8)[f"{release.first + datetime.timedelta(days=7)}"][NEW] == 0
         # The evidence remains that of the days before, and no board is missed that no longer has the version.
         assert results[-1].sentence() == results[7].sentence()
-        progress = results[-1].rollout.progress
-        assert progress is not None
-        assert progress.part == 0
+        # Boards that made all their reports with the new version cannot say that they no longer have it.
+        assert results[-1].rollout.progress is None
+        assert "have no reports left" in results[-1].rollout_sentence()
 
     def test_silent_boards_stop_a_release(self, store: Store):
         """Of the boards with the new version, 95% are bricked; the readings of the others show nothing."""

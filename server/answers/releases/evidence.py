@@ -236,19 +236,21 @@ class GroupDays:
         weight = (squares + largest**2) / (calls + largest)
         return DailyReports(calls / weight, 1 / weight)
 
-    def unseen_devices(self, experiment: str, devices: int, spent: int) -> str:
+    def unseen_devices(self, experiment: str, devices: int, spent: int, share: float = 0.0) -> str:
         """Return why the reports do not show the share of devices with a version, or "" if they do.
 
-        If boards with some values report more often, they spend their budgets first, so even a few that have
-        can be all boards with a value. Otherwise they are as likely to have any value as the others, and the
-        share is that of the others.
+        If boards with some values report more often, they spend their budgets first, so those that have can
+        be all boards with a value, and must be few beside these. Otherwise they are as likely to have any
+        value as the others, and the share is that of the others.
 
         Args:
             experiment: The experiment.
             devices: The number of devices that have reported to it.
             spent: The number of these with no reports left.
+            share: The share of devices, 0 to 1, that is to be shown; 0 if it can be any.
         """
-        if not spent or (not self.is_every_mixed(experiment) and spent <= SPENT_SHARE * devices):
+        unlike = share if self.is_every_mixed(experiment) else 1.0
+        if spent <= SPENT_SHARE * unlike * devices:
             return ""
         have = "has" if spent == 1 else "have"
         silent = f"{spent:,} of {counted(devices, 'device')} that reported to {experiment}"

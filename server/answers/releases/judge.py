@@ -315,25 +315,25 @@ def _rollout(days: GroupDays, new: str, others: tuple[str, ...]) -> Rollout:
     rest = [value for value in days.values if value not in (new, *others)]
     columns = {value: days.reports(experiment.name, [value]) for value in (new, *others)}
     remaining = days.reports(experiment.name, rest)
-    unseen = _unseen_devices(days, experiment)
-    progress = None if unseen else _progress(days, experiment.name, new, (*others, *rest))
+    progress = _progress(days, experiment.name, new, (*others, *rest))
+    unseen = _unseen_devices(days, experiment, progress.part if progress else 0.0)
     return Rollout(
         experiment.name,
         tuple(days.day(k) for k in range(days.count)),
         columns,
         remaining,
-        progress,
+        None if unseen else progress,
         unseen,
     )
 
 
-def _unseen_devices(days: GroupDays, experiment: GroupExperiment) -> str:
+def _unseen_devices(days: GroupDays, experiment: GroupExperiment, part: float) -> str:
     """Return why reports do not show the rollout, or ""; only the experiment's own budget is known."""
     name, most = experiment.name, reports_in_budget(experiment.newest.experiment)
     if most is None:
         return ""
     devices, spent = (days.facts.store.devices_with(days.fleet, name, n) for n in (1, most))
-    return days.unseen_devices(name, devices, spent)
+    return days.unseen_devices(name, devices, spent, part)
 
 
 def _progress(days: GroupDays, experiment: str, new: str, others: tuple[str, ...]) -> Progress | None:

@@ -5,10 +5,11 @@ vectors_groups.json has the same for experiments with an open group.
 vectors_text.json has the same for labels and groups in other alphabets, and bytes that clients must reject.
 vectors_scale.json has the edges of logarithmic bins, and inputs with `scale` that clients must reject.
 vectors_questions.json has the questions that consent covers with "ask": "each"; separate files compute them.
+vectors_log.json has proofs that an experiment is in a public log, for clients whose policy has "log".
 
 Run `python tools/make_vectors.py` from the repository's root. Every expected value comes from
-reference_board.py, not from the client. The file is JSON with one case per line, so that a board can read it
-line by line.
+reference_board.py and reference_log.py, not from the client. The files are JSON with one case per line, so
+that a board can read them line by line.
 """
 
 import hashlib
@@ -24,6 +25,7 @@ from typing import Any
 
 import _paths  # noqa: F401
 import reference_board as ref
+import reference_log
 
 PATH = Path(__file__).parents[1] / "tests" / "vectors.json"
 FURTHER_PATH = PATH.with_name("vectors_further.json")
@@ -31,6 +33,7 @@ GROUPS_PATH = PATH.with_name("vectors_groups.json")
 TEXT_PATH = PATH.with_name("vectors_text.json")
 SCALE_PATH = PATH.with_name("vectors_scale.json")
 QUESTIONS_PATH = PATH.with_name("vectors_questions.json")
+LOG_PATH = PATH.with_name("vectors_log.json")
 # Types and mechanisms that are in separate files rather than in ldp_client.py.
 _ENTERED = re.compile(r'(?:TYPES|MECHANISMS)\["(?!number")(\w+)"\] = ')
 _SEPARATE_FILES = "".join(path.read_text("utf-8") for path in PATH.parents[1].glob("device/ldp_*.py"))
@@ -829,6 +832,122 @@ def questions() -> list[dict[str, Any]]:
     return cases + [{"payload": payload, "question": None} for payload in refused]
 
 
+ORIGIN = "example.org/questions"
+LOG_KEYS = [SIGNING_KEY + 100 * i for i in range(1, 5)]  # the log, two witnesses, and a stranger
+
+
+def logs() -> list[dict[str, Any]]:
+    """Return the policies' "log" that proofs() refers to by number."""
+    keys = [ref.public_key(key).hex() for key in LOG_KEYS[:3]]
+    rule = {"origin": ORIGIN, "keys": keys, "need": 2}
+    swapped = [keys[0], keys[2], keys[1]]
+    return [rule, rule | {"need": 1}, rule | {"origin": "example.org/question"}, rule | {"keys": swapped}]
+
+
+def proofs() -> list[dict[str, Any]]:
+    """Return proofs under one of logs(), and the entry's index or why they are refused."""
+    origin, fleet, name = ORIGIN, "home", "e"
+    two, one, other, swapped = range(4)
+    topic = f"hushmote/v1/{fleet}/experiment/{name}"
+    payload = ref.signed(text(), SIGNING_KEY, fleet, name, 7)
+    malformed = "its proof is malformed"
+    wrong = "it is not in the log, or a signature in its proof is wrong"
+    few = "too few witnesses have signed its proof"
+    cases: list[dict[str, Any]] = []
+
+    def add(proof: bytes, why: str | None, index: int | None = None, **changes: Any) -> None:
+        case = {"log": two, "fleet": fleet, "name": name, "payload": payload.hex(), **changes}
+        cases.append({**case, "proof": proof.hex(), "index": index, "refused": why})
+
+    def proof(index: int, size: int, signers: Sequence[int] = (0, 1, 2), **changes: Any) -> bytes:
+        parts = {"origin": origin, "private": LOG_KEYS, "topic": topic, "payload": payload, **changes}
+        return reference_log.proof_of(signers=signers, index=index, size=size, **parts)
+
+    most = 2**32 - 1
+    shapes = [
+        (0, 1),
+        (0, 2),
+        (1, 2),
+        (2, 3),
+        (3, 4),
+        (4, 5),
+        (6, 7),
+        (7, 8),
+        (8, 9),
+        (5, 9),
+        (511, 1000),
+        (512, 1025),
+    ]
+    shapes += [(999, 1000), (1023, 1024), (1024, 1025), (2**16, 2**16 + 3), (0, 2**31), (2**31, 2**31 + 1)]
+    for index, size in (*shapes, (0, most), (most - 1, most), (2**31 - 1, most)):
+        add(proof(index, size), None, index)
+    good = proof(5, 9)
+    path_end = len(good) - 3 * 65
+    assert path_end == 9 + 4 * 32
+    add(proof(5, 9, [0, 1]), None, 5, log=one)
+    add(proof(5, 9, [0, 2]), None, 5, log=one)
+    add(good, None, 5, log=one)
+    add(b"", "its proof from the log is missing")
+    # Lengths and numbers.
+    for length in (1, 8, 9, 10, path_end - 1, path_end, path_end + 64, len(good) - 1):
+        add(good[:length], malformed)
+    add(good + b"\0", malformed)
+    add(good[:8] + b"\xff" + good[9:], malformed)
+    for index, size in ((9, 9), (10, 9), (0, 0), (most, most), (most, 0)):
+        add(index.to_bytes(4, "big") + size.to_bytes(4, "big") + good[8:], malformed)
+    for index, size in (
+        (0, 16),
+        (7, 16),
+        (8, 17),
+        (5, 2**20),
+    ):  # these need more hashes than the proof has, or 4
+        add(index.to_bytes(4, "big") + size.to_bytes(4, "big") + good[8:], wrong if size == 16 else malformed)
+    add(good[:8] + b"\5" + bytes(32) + good[9:], malformed)
+    add(good[:8] + b"\3" + good[41:], malformed)
+    # Another tree, entry or log.
+    add((4).to_bytes(4, "big") + good[4:], wrong)
+    add(good[:7] + b"\x0a" + good[8:], wrong)  # leaf 5 has as many hashes above it among 10 as among 9
+    for at in (9, 9 + 31, 9 + 64, path_end - 1):
+        add(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :], wrong)
+    add(good[:9] + good[41:73] + good[9:41] + good[73:], wrong)
+    add(good, wrong, payload=ref.signed(text(), SIGNING_KEY, fleet, name, 8).hex())
+    add(good, wrong, payload=ref.signed(text(epsilon=2_000_000), SIGNING_KEY, fleet, name, 7).hex())
+    add(good, wrong, name="f")
+    add(good, wrong, fleet="away")
+    add(good, wrong, log=other)
+    add(proof(5, 9, origin="example.org/other"), wrong)
+    add(proof(5, 9, payload=payload + b"\0"), wrong)
+    # Signatures.
+    first, second, third = (good[at : at + 65] for at in range(path_end, len(good), 65))
+    head = good[:path_end]
+    for signature in (first, second, third):
+        at = good.index(signature)
+        for bit in (1, 33, 64):
+            add(good[: at + bit] + bytes([good[at + bit] ^ 1]) + good[at + bit + 1 :], wrong)
+        high = ref.P256_ORDER - int.from_bytes(signature[33:], "big")
+        add(good[: at + 33] + high.to_bytes(32, "big") + good[at + 65 :], wrong)
+        add(good[: at + 1] + bytes(64) + good[at + 65 :], wrong)
+    add(head + first, few)
+    add(head + first + second, few)
+    add(head + first + third, few)
+    add(head + second + third, few)
+    add(head + second + third, few, log=one)
+    add(head + first, few, log=one)
+    add(head + first + second + second, malformed)
+    add(head + first + third + second, malformed)
+    add(head + second + first + third, malformed)
+    add(head + first + second + b"\3" + third[1:], malformed)
+    add(head + first + second + b"\xff" + third[1:], malformed)
+    add(head + first + second + b"\2" + second[1:], wrong)
+    add(proof(5, 9, [0, 1, 2], private=[*LOG_KEYS[:2], LOG_KEYS[3]]), wrong)  # a stranger as a witness
+    add(proof(5, 9, [0, 1, 2], private=[LOG_KEYS[3], *LOG_KEYS[1:3]]), wrong)
+    add(good, wrong, log=swapped)
+    older = proof(5, 8)  # an older tree that has the entry is as good
+    add(older, None, 5)
+    add(older[:-65] + third, wrong)  # but its signatures cannot be mixed
+    return cases
+
+
 SECTIONS = (thresholds, experiments, codes, buckets, drbg, reports)
 SECTIONS += (signatures, withdrawals, ledgers, malformed, settings)
 
@@ -869,6 +988,11 @@ def build_questions() -> str:
     return format_sections({"questions": questions()})
 
 
+def build_log() -> str:
+    """Return the text of vectors_log.json."""
+    return format_sections({"logs": logs(), "proofs": proofs()})
+
+
 def format_sections(sections: dict[str, list[dict[str, Any]]]) -> str:
     """Return sections as JSON with one case per line."""
     parts = []
@@ -881,6 +1005,7 @@ def format_sections(sections: dict[str, list[dict[str, Any]]]) -> str:
 if __name__ == "__main__":
     texts = {PATH: build(), FURTHER_PATH: build(further=True), GROUPS_PATH: build_groups()}
     texts |= {TEXT_PATH: build_text(), SCALE_PATH: build_scale(), QUESTIONS_PATH: build_questions()}
+    texts[LOG_PATH] = build_log()
     for path, content in texts.items():
         path.write_text(content, encoding="utf-8")
         print(f"{path}: {path.stat().st_size} bytes")

@@ -28,7 +28,7 @@ ANNOUNCE_KEY_BYTES = 64
 ENVIRONMENT_VARIABLE = "HUSHMOTE_MASTER_KEY"
 
 _p256: Any = ldp_p256  # board files have no type annotations
-_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # the order of P-256
+P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # the order of P-256
 
 
 class MasterKeyError(HushmoteError):
@@ -175,7 +175,7 @@ def sign_experiment(signing_key: bytes, topic: str, body: bytes, serial: int) ->
     scheme = ec.ECDSA(SHA256(), deterministic_signing=True)
     der = _private(signing_key).sign(topic.encode() + b"\x00" + signed_part, scheme)
     r, s = utils.decode_dss_signature(der)
-    return signed_part + r.to_bytes(32, "big") + min(s, _ORDER - s).to_bytes(32, "big")
+    return signed_part + r.to_bytes(32, "big") + min(s, P256_ORDER - s).to_bytes(32, "big")
 
 
 def sign_version(signing_key: bytes, topic: str, body: bytes, serial: int) -> Signatures:
@@ -249,7 +249,7 @@ def _private(signing_key: bytes) -> EllipticCurvePrivateKey:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     number = int.from_bytes(signing_key, "big")
-    if len(signing_key) != KEY_BYTES or not 0 < number < _ORDER:
+    if len(signing_key) != KEY_BYTES or not 0 < number < P256_ORDER:
         raise MasterKeyError(
             "the signing key must be 32 bytes that encode a number from 1 to P-256's order minus 1"
         )

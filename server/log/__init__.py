@@ -1,0 +1,1 @@
+"""The public log of questions: append-only, and checked by witnesses, so that no home is asked alone."""

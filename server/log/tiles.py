@@ -1,0 +1,125 @@
+"""A log as static files that any web server can serve, or a folder hold (C2SP tlog-tiles).
+
+    checkpoint                  the newest signed checkpoint
+    tile/LEVEL/NUMBER           256 hashes of subtrees of 256**LEVEL entries
+    tile/entries/NUMBER         256 entries, each after its length in 2 bytes
+    tile/.../NUMBER.p/WIDTH     the same, while it has only 1 to 255
+
+A number above 999 is a path of groups of three digits: x001/x234/067.
+"""
+
+from __future__ import annotations
+
+import http.client
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from .entry import MAX_BYTES
+from .note import NoteRefused
+from .tree import Tree
+
+WIDTH = 256  # of a complete tile
+CHECKPOINT = "checkpoint"
+_MAX_FILE_BYTES = WIDTH * (2 + MAX_BYTES)
+_TIMEOUT_S = 30.0
+
+Fetch = Callable[[str], bytes]
+"""Returns a file's bytes, given its path in the log; raises NoteRefused if it cannot be read."""
+
+
+def tile_path(level: int | str, number: int, width: int = WIDTH) -> str:
+    """Return the path of a tile; the level of bundles of entries is "entries"."""
+    groups = [f"{number % 1000:03}"]
+    while number := number // 1000:
+        groups.insert(0, f"x{number % 1000:03}")
+    path = f"tile/{level}/{'/'.join(groups)}"
+    return path if width == WIDTH else f"{path}.p/{width}"
+
+
+def files(tree: Tree, entries: Sequence[bytes], since: int = 0) -> Iterator[tuple[str, bytes]]:
+    """Yield the path and content of the files of a tree that an export of an earlier size does not have.
+
+    Args:
+        tree: The tree.
+        entries: Its entries from number `since` rounded down to a multiple of 256.
+        since: The size of the earlier tree.
+    """
+    base = since // WIDTH * WIDTH
+    for start, width in _spans(tree.size, since):
+        bundle = encode_bundle(entries[start - base : start - base + width])
+        yield tile_path("entries", start // WIDTH, width), bundle
+    level, size, old = 0, tree.size, since
+    while size:
+        for start, width in _spans(size, old):
+            hashes = tree.complete(8 * level, start, start + width)
+            yield tile_path(level, start // WIDTH, width), b"".join(hashes)
+        level, size, old = level + 1, size // WIDTH, old // WIDTH
+
+
+def read_entries(fetch: Fetch, since: int, size: int) -> Iterator[bytes]:
+    """Yield the entries from number `since` to the end of a tree of this size.
+
+    Raises:
+        NoteRefused: If a file is missing or malformed.
+    """
+    for start, width in _spans(size, since):
+        path = tile_path("entries", start // WIDTH, width)
+        bundle = decode_bundle(fetch(path))
+        if len(bundle) != width:
+            raise NoteRefused(f"{path} has {len(bundle)} entries instead of {width}")
+        yield from bundle[max(0, since - start) :]
+
+
+def encode_bundle(entries: Sequence[bytes]) -> bytes:
+    """Return entries as the bytes of a bundle."""
+    return b"".join(len(entry).to_bytes(2, "big") + entry for entry in entries)
+
+
+def decode_bundle(data: bytes) -> list[bytes]:
+    """Return the entries of a bundle.
+
+    Raises:
+        NoteRefused: If it ends within an entry.
+    """
+    entries, at = [], 0
+    while at < len(data):
+        end = at + 2 + int.from_bytes(data[at : at + 2], "big")
+        if end > len(data) or at + 2 > len(data):
+            raise NoteRefused("a bundle of entries ends within an entry")
+        entries.append(data[at + 2 : end])
+        at = end
+    return entries
+
+
+def reader(source: str) -> Fetch:
+    """Return the function that reads a log's files from a folder or below an http or https address."""
+    if source.startswith(("http://", "https://")):
+        return lambda path: _download(source.rstrip("/") + "/" + path)
+    return lambda path: _read(Path(source) / path)
+
+
+def _spans(size: int, since: int) -> Iterator[tuple[int, int]]:
+    """Yield the start and width of each tile that a row of this size has and a shorter one does not."""
+    for start in range(since // WIDTH * WIDTH if since < size else size, size, WIDTH):
+        yield start, min(WIDTH, size - start)
+
+
+def _download(url: str) -> bytes:
+    try:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response:
+            data: bytes = response.read(_MAX_FILE_BYTES + 1)
+    except (OSError, http.client.HTTPException, ValueError) as e:
+        raise NoteRefused(f"{url} cannot be read: {getattr(e, 'reason', e)}") from None
+    if len(data) > _MAX_FILE_BYTES:
+        raise NoteRefused(f"{url} is longer than any file of a log")
+    return data
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as e:
+        raise NoteRefused(
+            f"{path} cannot be read: {e.strerror}; a log's folder is what its export wrote"
+        ) from None

@@ -1,0 +1,78 @@
+"""A log exported as tiles is read back, in one step or in many."""
+
+import pytest
+
+from hushmote.server.log.note import NoteRefused
+from hushmote.server.log.tiles import decode_bundle, encode_bundle, files, read_entries, reader, tile_path
+from hushmote.server.log.tree import Tree, leaf_hash
+
+ENTRIES = [b"%d" % i * (i % 5) for i in range(70_000)]
+
+
+def tree_of(size):
+    return Tree(map(leaf_hash, ENTRIES[:size]))
+
+
+def write(folder, tree, since=0):
+    """Write what an export adds to one of an earlier size."""
+    base = since // 256 * 256
+    for path, data in files(tree, ENTRIES[base : tree.size], since):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(data)
+
+
+class TestTiles:
+    def test_paths_of_the_specification(self):
+        assert tile_path(0, 1234067) == "tile/0/x001/x234/067"
+        assert tile_path("entries", 0, 5) == "tile/entries/000.p/5"
+
+    def test_files_of_the_specification(self):
+        paths = [path for path, _ in files(tree_of(70_000), ENTRIES)]
+        assert sum("tile/0/" in path and ".p" not in path for path in paths) == 273
+        assert {path for path in paths if ".p" in path and "entries" not in path} == {
+            "tile/0/273.p/112",
+            "tile/1/001.p/17",
+            "tile/2/000.p/1",
+        }
+        assert sum("tile/1/" in path and ".p" not in path for path in paths) == 1
+        assert {path for path, _ in files(tree_of(256), ENTRIES)} == {
+            "tile/entries/000",
+            "tile/0/000",
+            "tile/1/000.p/1",
+        }
+
+    @pytest.mark.parametrize("steps", [[1000], [1, 255, 256, 257, 600], [300, 300, 512]])
+    def test_what_is_written_is_read(self, tmp_path, steps):
+        since = 0
+        for size in steps:
+            write(tmp_path, tree_of(size), since)
+            assert list(read_entries(reader(str(tmp_path)), 0, size)) == ENTRIES[:size]
+            assert list(read_entries(reader(str(tmp_path)), since, size)) == ENTRIES[since:size]
+            since = size
+
+    def test_an_export_in_steps_has_the_same_full_tiles(self, tmp_path):
+        once, twice = tmp_path / "once", tmp_path / "twice"
+        write(once, tree_of(70_000))
+        write(twice, tree_of(66_000))
+        write(twice, tree_of(70_000), 66_000)
+        for path in once.rglob("*"):
+            if path.is_file():
+                assert path.read_bytes() == (twice / path.relative_to(once)).read_bytes()
+
+    def test_refuses_damaged_files(self, tmp_path):
+        write(tmp_path, tree_of(300))
+        bundle = tmp_path / "tile/entries/001.p/44"
+        bundle.write_bytes(bundle.read_bytes()[:-1])
+        with pytest.raises(NoteRefused, match="within an entry"):
+            list(read_entries(reader(str(tmp_path)), 0, 300))
+        bundle.unlink()
+        with pytest.raises(NoteRefused, match="cannot be read: No such file"):
+            list(read_entries(reader(str(tmp_path)), 0, 300))
+        bundle.write_bytes(encode_bundle(ENTRIES[:43]))
+        with pytest.raises(NoteRefused, match="has 43 entries instead of 44"):
+            list(read_entries(reader(str(tmp_path)), 0, 300))
+
+    def test_a_bundle_that_ends_early(self):
+        for data in (b"\0", b"\0\2a", b"\0\0\1"):
+            with pytest.raises(NoteRefused):
+                decode_bundle(data)

@@ -25,6 +25,7 @@ from .ingest.commit import GIVE_UP_S, Committer, Counters, Heartbeat, QueuedEras
 from .ingest.connection import BrokerConnection
 from .ingest.connector import SHORT_S
 from .ingest.link import Protocol
+from .ingest.log_keeper import LogKeeper
 from .ingest.mqtt_source import MqttSource
 from .ingest.outbox import Outbox
 from .ingest.pacing import BATCH_S, Backoff, Pace
@@ -113,6 +114,7 @@ class Aggregator:
         clear_options: The options with which `hushmote experiment clear` reaches the broker, for log lines.
         again_s: The number of seconds after which everything is published again, because a NATS server that
             is starting may miss it.
+        keeper: The log in which experiments must be before they are announced; None if there is none.
     """
 
     def __init__(  # noqa: PLR0913 - most are optional
@@ -128,6 +130,7 @@ class Aggregator:
         take_events: Callable[[], Sequence[tuple[str, bytes]]] = tuple,
         clear_options: str = "",
         again_s: float = 600.0,
+        keeper: LogKeeper | None = None,
     ) -> None:
         nats = isinstance(broker, NatsAddress)
         if nats and counting.share is not None:
@@ -172,7 +175,7 @@ class Aggregator:
             self._heartbeat,
             counting.give_up_s,
         )
-        self._announcer = Announcer(self._fleets, self._status, self._clock, clear_options)
+        self._announcer = Announcer(self._fleets, self._status, self._clock, clear_options, keeper)
         self._retention = Retention(store, self._status, self._clock.steady_time)
         self._erasures = QueuedErasures(store, self._status, counting.fleet_keys, counting.fleets)
         self._outbox = None if retained_messages is None else Outbox(retained_messages, take_events)

@@ -22,6 +22,21 @@ def serve_command(  # noqa: PLR0913 - one for each option
         ),
     ] = None,
     signing_key: SigningKey = None,
+    log_key: Annotated[
+        Path | None,
+        typer.Option(
+            help="Key file of `hushmote log key`: announce only experiments that are in the store's log.",
+            metavar="FILE",
+        ),
+    ] = None,
+    witnesses: Annotated[
+        Path | None,
+        typer.Option(
+            help="Have witnesses sign the log. Each line of FILE is a witness's URL and its public keys, in "
+            "the order of the boards' policy.",
+            metavar="FILE",
+        ),
+    ] = None,
     retire: Annotated[
         bool,
         typer.Option(
@@ -95,6 +110,8 @@ def serve_command(  # noqa: PLR0913 - one for each option
             broker=broker,
             master_key=master_key,
             signing_key=signing_key,
+            log_key=log_key,
+            witnesses=witnesses,
             retire=retire,
             rate=rate,
             batch=batch,

@@ -24,6 +24,8 @@ from ...server.aggregator import CLIENT_ID, Aggregator, Counting
 from ...server.errors import HushmoteError, UsageError
 from ...server.extras import require
 from ...server.ingest.broker_url import BrokerAddress, NatsAddress
+from ...server.ingest.log_keeper import LogKeeper
+from ...server.ingest.log_witnesses import load_witnesses
 from ...server.ingest.pacing import BATCH_S
 from ...server.ingest.pipeline import fleets
 from ...server.ingest.status import health_problem
@@ -34,6 +36,7 @@ from ...server.store.store import Store
 from ...server.typed_numbers import plain_whole_number, typed_float
 from ...server.wire.limits import BATCH_REPORTS
 from ..broker import Connection, settings
+from ..log.key import load_log_key
 from ..options import on_command_line
 
 if TYPE_CHECKING:
@@ -55,6 +58,8 @@ class ServeOptions:
     broker: str
     master_key: Path | None
     signing_key: Path | None
+    log_key: Path | None
+    witnesses: Path | None
     retire: bool
     rate: int | None
     batch: list[str] | None
@@ -84,6 +89,10 @@ def run(options: ServeOptions) -> None:
             raise UsageError("--retire counts the remaining reports and exits; omit --publish")
         if options.notify and options.retire:
             raise UsageError("--retire counts the remaining reports and exits; omit --notify")
+        if options.witnesses and not options.log_key:
+            raise UsageError("--witnesses sign a log: also give its key with --log-key")
+        secret = None if options.log_key is None else load_log_key(options.log_key)
+        signers = () if options.witnesses is None else load_witnesses(options.witnesses)
         endpoint = None if options.http is None else _endpoint(options.http)
         publisher = None if publication is None else Publisher(store, publication)
         only_home_assistant = options.notify == HOME_ASSISTANT
@@ -109,6 +118,11 @@ def run(options: ServeOptions) -> None:
                 "plan creates a FILE)"
             )
             logging.getLogger(__name__).warning(message, opened.where)
+        keeper = (
+            None
+            if secret is None or options.retire
+            else stack.enter_context(LogKeeper(opened, secret, signers))
+        )
         counting = Counting(
             fleet_keys=fleet_keys,
             client_id=name,
@@ -130,6 +144,7 @@ def run(options: ServeOptions) -> None:
             clear_options=_clear_options(options),
             retained_messages=_retained_messages(publisher, notifier),
             take_events=tuple if notifier is None else notifier.take_events,
+            keeper=keeper,
         )
         if endpoint is not None:
             stack.enter_context(_health_endpoint(aggregator, endpoint, connection, publisher, notifier))

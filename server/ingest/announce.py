@@ -12,6 +12,7 @@ from ..store.store import StoreError
 from ..store.versions import Version
 from ..wire import keys, topics
 from .clock import now as machine_time
+from .log_keeper import LogKeeper
 from .pipeline import KnownFleets
 from .status import Status
 
@@ -42,6 +43,7 @@ class Announcer:
         status: The log of changes.
         clock: Determines which experiments have expired; while it raises ClockWrong, nothing is published.
         clear_options: The options with which `hushmote experiment clear` reaches the broker, for log lines.
+        keeper: The log; None if there is none. Experiments are announced only when they are in it.
 
     Attributes:
         failing: Whether the store failed at the last attempt.
@@ -53,11 +55,15 @@ class Announcer:
         status: Status,
         clock: Callable[[], datetime.datetime] = machine_time,
         clear_options: str = "",
+        keeper: LogKeeper | None = None,
     ) -> None:
         self._fleets = fleets
         self._clock = clock
         self._status = status
+        self._keeper = keeper
         self._payloads: dict[str, bytes] = {}
+        self._proofs: dict[str, bytes] = {}
+        self._waiting: dict[str, str] = {}  # why changes are not in the log yet, by topic
         self._unsigned_versions: dict[str, Version] = {}  # versions that cannot be published, by topic
         # Retained messages on topics without publications; empty until they arrive.
         self._elsewhere: dict[str, bytes] = {}
@@ -90,10 +96,12 @@ class Announcer:
     @property
     def warnings(self) -> tuple[str, ...]:
         """A sentence on the publications that the broker refuses, without names, or nothing."""
+        kept = () if self._keeper is None else self._keeper.warnings
         if not self._refused:
-            return ()
+            return kept
         count = len(self._refused)
         return (
+            *kept,
             f"the broker refuses {count:,} experiment{'s' * (count > 1)}, which boards therefore do not "
             "receive: allow this user to write experiments",
         )
@@ -133,8 +141,12 @@ class Announcer:
             return False
         self._reload_due_at = now + _RELOAD_S
         try:
-            today = self._clock().date()
+            time = self._clock()
+            today = time.date()
             self._fleets.reload()
+            payloads = self._renew(others, today)
+            if self._keeper is not None:
+                payloads = self._log(self._keeper, payloads, time)
         except ClockWrong:  # the clock has logged it
             return False
         except StoreError as e:
@@ -144,7 +156,6 @@ class Announcer:
         if self.failing:
             self._status.say(logging.INFO, "the store can be read again")
         self.failing = False
-        payloads = self._renew(others, today)
         for topic, payload in payloads.items():
             is_altered = others.get(topic, payload) != payload
             if self._all or is_altered or self._payloads.get(topic) != payload:
@@ -157,6 +168,7 @@ class Announcer:
                     "%s had an experiment that this store does not have; the store's is published again",
                     topic,
                 )
+        self._publish_proofs(publish, payloads)
         self._note_unknown(others, payloads)
         others.clear()
         before, self._payloads = self._payloads, payloads
@@ -175,13 +187,51 @@ class Announcer:
         """Log the publications that the broker has refused.
 
         Args:
-            refusals: Why the broker refused publications, by topic; experiments are removed.
+            refusals: Why the broker refused publications, by topic; experiments and proofs are removed.
         """
-        for topic in [topic for topic in refusals if topics.is_experiment(topic)]:
+        for topic in [t for t in refusals if topics.is_experiment(t) or topics.is_proof(t)]:
             why = refusals.pop(topic)
             if self._refused.get(topic) != why:
                 self._refused[topic] = why
                 log.warning("%s is refused by the broker (%s): allow this user to write it", topic, why)
+
+    def _log(self, keeper: LogKeeper, payloads: dict[str, bytes], now: datetime.datetime) -> dict[str, bytes]:
+        """Return what to retain of what should be: what is in the log, and withdrawals.
+
+        While a change waits, devices keep the question before it, as long as its reports count.
+        """
+        keeper.add(payloads, now)
+        waiting = dict(keeper.waiting)
+        stops = {
+            topic: withdrawal for topic in waiting if (withdrawal := self._stopped(keeper, topic, now.date()))
+        }
+        if stops:
+            keeper.add(stops, now)
+        for topic, sentence in waiting.items():
+            if self._waiting.get(topic) != sentence:
+                log.info("%s", sentence)
+        self._waiting = waiting
+        kept = {topic: stops.get(topic, keeper.last(topic)) for topic in waiting}
+        return {topic: payload for topic, payload in (payloads | kept).items() if payload is not None}
+
+    def _stopped(self, keeper: LogKeeper, topic: str, today: datetime.date) -> bytes | None:
+        """Return the withdrawal of the question that devices have, if its reports no longer count."""
+        content, names = keeper.last(topic), topics.parse_experiment_topic(topic)
+        if content is None or names is None or keys.is_withdrawal(content):
+            return None
+        digest = hashlib.sha256(content.partition(b"\0")[0]).digest()[:4]
+        version = self._fleets.rules[names[0]].versions.get(digest)
+        if version is None or version.counts_on(today):
+            return None
+        can_withdraw = self._can_sign(version) or self._signed_messages(topic, version)
+        return self._payload(topic, version, False) if can_withdraw else None
+
+    def _publish_proofs(self, publish: Callable[[str, bytes], object], payloads: Mapping[str, bytes]) -> None:
+        proofs = {} if self._keeper is None else self._keeper.proofs(payloads)
+        for topic, proof in proofs.items():
+            if self._all or self._proofs.get(topic) != proof:
+                publish(topic, proof)
+        self._proofs = proofs
 
     def _drop_known(self, others: dict[str, bytes]) -> None:
         """Delete the messages that change nothing."""

@@ -11,6 +11,7 @@ A number above 999 is a path of groups of three digits: x001/x234/067.
 from __future__ import annotations
 
 import http.client
+import re
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ WIDTH = 256  # of a complete tile
 CHECKPOINT = "checkpoint"
 _MAX_FILE_BYTES = WIDTH * (2 + MAX_BYTES)
 _TIMEOUT_S = 30.0
+_TILE = re.compile(r"tile/([0-7]|entries)/((?:x[0-9]{3}/){0,3}[0-9]{3})(?:\.p/([0-9]{1,3}))?")
 
 Fetch = Callable[[str], bytes]
 """Returns a file's bytes, given its path in the log; raises NoteRefused if it cannot be read."""
@@ -55,6 +57,22 @@ def files(tree: Tree, entries: Sequence[bytes], since: int = 0) -> Iterator[tupl
             hashes = tree.complete(8 * level, start, start + width)
             yield tile_path(level, start // WIDTH, width), b"".join(hashes)
         level, size, old = level + 1, size // WIDTH, old // WIDTH
+
+
+def file_of(path: str, tree: Tree, entries: Sequence[bytes]) -> bytes | None:
+    """Return the content of one file of a tree, or of one at an earlier size; None if there is none."""
+    match = _TILE.fullmatch(path)
+    if match is None:
+        return None
+    number = int(match[2].replace("x", "").replace("/", ""))
+    width = int(match[3] or WIDTH)
+    if path != tile_path(match[1], number, width):
+        return None
+    start, end = number * WIDTH, number * WIDTH + width
+    if match[1] == "entries":
+        return encode_bundle(entries[start:end]) if end <= len(entries) else None
+    hashes = tree.complete(8 * int(match[1]), start, end)
+    return b"".join(hashes) if len(hashes) == width else None
 
 
 def read_entries(fetch: Fetch, since: int, size: int) -> Iterator[bytes]:

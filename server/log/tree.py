@@ -37,6 +37,12 @@ class Tree:
         for leaf in leaves:
             self.append(leaf)
 
+    def copy(self) -> Tree:
+        """Return a tree with the same leaves, which grows on its own."""
+        tree = Tree()
+        tree._levels = [list(level) for level in self._levels]
+        return tree
+
     @property
     def size(self) -> int:
         """The number of leaves."""

@@ -9,7 +9,7 @@ No column links a device to a code, a group, a value, an address or a time: `ded
 import sqlalchemy as sa
 from sqlalchemy import event
 
-VERSION = 13
+VERSION = 14
 BASELINE = 5
 """The oldest version that can be upgraded; earlier ones were never released."""
 
@@ -222,4 +222,37 @@ alert_delivery = sa.Table(
     sa.Column("due", sa.BigInteger, nullable=False),  # the next attempt, or the end of a claim; unix seconds
     sa.Column("sent_at", sa.BigInteger),
     sqlite_with_rowid=False,
+)
+
+# The log of questions; see server.log. Rows of these three tables are never changed or deleted.
+log_entry = sa.Table(
+    "log_entry",
+    metadata,
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),  # 0, 1, 2, ... without gaps
+    sa.Column("key", sa.String(128), nullable=False),
+    sa.Column("content", sa.LargeBinary, nullable=False),
+    sa.Column("at", sa.BigInteger, nullable=False),  # when it was added, unix seconds
+)
+
+# A signed tree head for each size at which entries were added, with the log's own signatures.
+log_checkpoint = sa.Table(
+    "log_checkpoint",
+    metadata,
+    sa.Column("size", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("note", sa.Text, nullable=False),
+)
+
+# Witnesses' signature lines under checkpoints; the first of each key under each.
+log_cosignature = sa.Table(
+    "log_cosignature",
+    metadata,
+    sa.Column(
+        "size",
+        sa.BigInteger,
+        sa.ForeignKey("log_checkpoint.size"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    sa.Column("line", sa.Text, primary_key=True),
+    sa.Column("at", sa.BigInteger, nullable=False),  # when it arrived, unix seconds
 )

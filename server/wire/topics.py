@@ -152,8 +152,17 @@ def experiment_filter(fleet: str | None = None) -> str:
 
 def is_experiment(topic: str) -> bool:
     """Return whether a topic can hold an experiment."""
+    return _kind(topic) == "experiment"
+
+
+def is_proof(topic: str) -> bool:
+    """Return whether a topic can hold an experiment's proof from the log."""
+    return _kind(topic) == "proof"
+
+
+def _kind(topic: str) -> str:
     parts = topic.split("/")
-    return len(parts) == 5 and parts[3] == "experiment"
+    return parts[3] if len(parts) == 5 else ""
 
 
 def parse_experiment_topic(topic: str) -> tuple[str, str] | None:

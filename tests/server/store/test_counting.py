@@ -109,7 +109,8 @@ class TestInterruptedDays:
     def test_older_store_cannot_be_read_before_its_upgrade(self, store, store_url):
         with store.writing() as connection:
             tables = "interruption", "counting", "erasure", "rewrite", "release_plan", "histogram"
-            for table in (*tables, "alert", "alert_delivery"):
+            new = "alert", "alert_delivery", "log_cosignature", "log_checkpoint", "log_entry"
+            for table in (*tables, *new):
                 connection.exec_driver_sql(f"DROP TABLE {table}")
             for column in ("signatures", "worse", "day", "week"):
                 connection.exec_driver_sql(f"ALTER TABLE experiment DROP COLUMN {column}")

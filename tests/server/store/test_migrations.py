@@ -27,7 +27,7 @@ from hushmote.server.store.number_set import NumberSet
 from hushmote.server.wire import keys, report, topics
 
 DATA = Path(__file__).parents[2] / "data"
-REPORTS = {5: 203, 6: 203, 7: 203, 8: 203, 9: 203, 10: 203, 11: 203, 12: 203}  # in a store of each version
+REPORTS = dict.fromkeys(range(5, 14), 203)  # in a store of each version
 NOW = datetime.datetime(2026, 11, 22, 8, tzinfo=datetime.UTC)
 
 
@@ -143,12 +143,14 @@ NEW_COLUMNS = {
     11: {"experiment": {"worse"}, "histogram": {"group_index"}},
     12: {"experiment": {"day", "week"}},
     13: {"fleet": {"comparisons"}},
+    14: {},
 }
 # Schema version -> new table -> its rows in a store that has just been upgraded.
 NEW_TABLES = {8: {"erased": []}, 9: {"counting": [{"alive": None, "clock": None}], "interruption": []}}
 NEW_TABLES[10] = {"erasure": [], "rewrite": [{"erasures": 0, "rewritten": 0}]}
 NEW_TABLES[11] = {"release_plan": []}
 NEW_TABLES[13] = {"alert": [], "alert_delivery": []}
+NEW_TABLES[14] = {"log_entry": [], "log_checkpoint": [], "log_cosignature": []}
 
 
 def killed_at(url, moment):

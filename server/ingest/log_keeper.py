@@ -1,0 +1,190 @@
+"""Put experiments and withdrawals into the log before they are announced, and prove that they are in it."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Mapping, Sequence
+
+from ..log.change import Change, compare
+from ..log.entry import Entry
+from ..log.note import Checkpoint, SecretKey
+from ..log.pace import Dated, changes_of_names, due_at
+from ..log.proof import encode_proof, proof_topic
+from ..store.log import StoredLog
+from ..store.store import Store
+from ..wire import keys, topics
+from .log_witnesses import Witness, WitnessThread, board_keys_of
+
+_FIRST_ANSWER_S = 2.0
+
+
+class LogKeeper:
+    """The log of the aggregators of one store.
+
+    A change of a question waits until witnesses may sign it: 24 hours after the last one. Everything else is
+    added at once. Nothing is added before every witness has answered since the start, because a store
+    restored from a backup could otherwise continue the log differently.
+
+    Args:
+        store: The store.
+        secret: The log's key.
+        witnesses: The witnesses, in the order of the boards' policy.
+
+    Attributes:
+        stored: The log as last read.
+        waiting: Why a change is not in the log yet, by topic.
+    """
+
+    def __init__(self, store: Store, secret: SecretKey, witnesses: Sequence[Witness] = ()) -> None:
+        self.stored = StoredLog(store)
+        self.waiting: dict[str, str] = {}
+        self._secret = secret
+        self._threads = [WitnessThread(self.stored, secret, witness) for witness in witnesses]
+        self._board_keys = board_keys_of(secret, tuple(witnesses))
+        self._size = 0
+        self._last: dict[str, int] = {}  # the number of each key's last entry
+        self._changes: dict[str, list[Dated]] = {}
+        self._proofs: dict[tuple[int, int, int], bytes] = {}
+
+    def __enter__(self) -> LogKeeper:
+        """Check the key, and start asking the witnesses.
+
+        Raises:
+            StoreError: If the log is damaged, or the key is another log's.
+        """
+        self.stored.refresh()
+        self.stored.check_key(self._secret)
+        for thread in self._threads:
+            thread.start()
+        end = time.monotonic() + _FIRST_ANSWER_S
+        for thread in self._threads:  # most answer at once, and then nothing has to wait for a second turn
+            thread.answered.wait(max(0.0, end - time.monotonic()))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for thread in self._threads:
+            thread.stop()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """A sentence on each witness that does not sign, without the names of experiments."""
+        return tuple(thread.problem for thread in self._threads if thread.problem)
+
+    def last(self, topic: str) -> bytes | None:
+        """Return a topic's last entry, or None."""
+        number = self._last.get(topic)
+        return None if number is None else self.stored.entries[number].entry.content
+
+    def add(self, payloads: Mapping[str, bytes], now: datetime.datetime) -> None:
+        """Add what the log does not have and may have now.
+
+        Args:
+            payloads: What is to be retained, by topic.
+            now: The time, UTC.
+
+        Raises:
+            StoreError: If the store fails, or its log is damaged or shorter than before.
+        """
+        self.stored.refresh()
+        now_s = int(now.timestamp())
+
+        def choose(_log: StoredLog) -> list[Entry]:
+            self._index()
+            self.waiting = {}
+            return [
+                Entry(topic, payload)
+                for topic, payload in sorted(payloads.items())
+                if self._is_due(topic, payload, now_s)
+            ]
+
+        if choose(self.stored) and self.stored.append(self._secret, choose, now_s):
+            self._index()
+            for thread in self._threads:
+                thread.wake()
+
+    def proofs(self, payloads: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Return the proofs to retain, by topic; empty for what is withdrawn or not signed by a witness."""
+        return {
+            proof_topic(*names): self._proof(topic, payload)
+            for topic, payload in payloads.items()
+            if (names := topics.parse_experiment_topic(topic)) is not None
+        }
+
+    def _index(self) -> None:
+        if self._size != self.stored.tree.size:
+            logged = self.stored.entries
+            self._last = {each.entry.key: number for number, each in enumerate(logged)}
+            self._changes = changes_of_names((each.entry for each in logged), (each.at for each in logged))
+            self._size = len(logged)
+
+    def _is_due(self, topic: str, payload: bytes, now_s: int) -> bool:
+        """Return whether to add an entry now; if not, `waiting` may say why."""
+        if self.last(topic) == payload or (keys.is_withdrawal(payload) and topic not in self._last):
+            return False
+        why = self._why_blocked()
+        if not why and not keys.is_withdrawal(payload):
+            why = self._why_early(topic, Entry(topic, payload).question, now_s)
+        if why and not keys.is_withdrawal(payload):
+            names = topics.parse_experiment_topic(topic) or ("", topic)
+            self.waiting[topic] = f"{names[1]} of fleet {names[0]} waits {why}"
+        return not why
+
+    def _why_blocked(self) -> str:
+        for thread in self._threads:
+            if thread.stopped:
+                return f"because witness {thread.witness.name} has signed what this store does not have"
+        for thread in self._threads:
+            if not thread.confirmed:
+                return f"until witness {thread.witness.name} has answered"
+        return ""
+
+    def _why_early(self, topic: str, question: bytes, now_s: int) -> str:
+        changes = self._changes.get(topic, [])
+        if not changes:
+            return ""
+        change = compare(self.stored.entries[changes[-1].number].entry.question, question)
+        if change is Change.NONE:
+            return ""
+        for thread in self._threads:
+            if self._signed_at(changes[-1].number, thread.witness) is None:
+                return f"until witness {thread.witness.name} has signed its last change"
+        due_s = due_at(change, [self._as_signed(dated) for dated in changes])
+        if now_s >= due_s:
+            return ""
+        when = datetime.datetime.fromtimestamp(due_s, datetime.UTC).astimezone()
+        allowed = "two additions of groups" if change is Change.GROUPS else "one change"
+        return f"until {when:%a %H:%M}: witnesses allow {allowed} a day"
+
+    def _as_signed(self, dated: Dated) -> Dated:
+        times = (self._signed_at(dated.number, thread.witness) for thread in self._threads)
+        return Dated(dated.number, dated.change, max([dated.at, *(at for at in times if at is not None)]))
+
+    def _signed_at(self, number: int, witness: Witness) -> int | None:
+        return self.stored.cosigned_at(number + 1, witness.keys[0])
+
+    def _proof(self, topic: str, payload: bytes) -> bytes:
+        number = self._last.get(topic)
+        if number is None or keys.is_withdrawal(payload) or self.last(topic) != payload:
+            return b""
+        best = self._best_checkpoint(number)
+        if best is None:
+            return b""
+        key = number, best.size, len(best.signatures)
+        if key not in self._proofs:
+            self._proofs[key] = encode_proof(self.stored.tree, number, best, self._board_keys)
+        return self._proofs[key]
+
+    def _best_checkpoint(self, number: int) -> Checkpoint | None:
+        """Return the first of the checkpoints with an entry that most witnesses have signed for boards."""
+        best, most = None, 0
+        for size in sorted(self.stored.cosigned):
+            checkpoint = self.stored.checkpoints[size]
+            if size > number and (count := self._count_signed(checkpoint)) > most:
+                best, most = checkpoint, count
+                if count == len(self._board_keys) - 1:
+                    break
+        return best
+
+    def _count_signed(self, checkpoint: Checkpoint) -> int:
+        return sum(any(key.made(line) for line in checkpoint.signatures) for key in self._board_keys[1:])

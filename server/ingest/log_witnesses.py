@@ -1,0 +1,305 @@
+"""Ask witnesses to sign the log's checkpoints (C2SP tlog-witness), each in a thread of its own."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import logging
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from ..errors import HushmoteError, os_reason
+from ..log.note import (
+    ECDSA,
+    Checkpoint,
+    NoteRefused,
+    PublicKey,
+    SecretKey,
+    parse_signatures,
+    valid_signatures,
+)
+from ..log.tree import Tree
+from ..plain_text import one_line
+from ..store.database import StoreError
+from ..store.log import StoredLog
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT_S = 30.0
+_MOST_BYTES = 1 << 16
+_FIRST_S, _MOST_S = 2.0, 300.0  # between two attempts
+_MOST_RETRY_AFTER_S = 3600.0
+_LEAST_TURN_S = 2.0  # between two looks at the store, for entries that another aggregator added
+
+
+class WitnessesRefused(HushmoteError):
+    """Raised for a file of witnesses that is malformed; the message says what was expected."""
+
+
+class WitnessFailed(HushmoteError):
+    """Raised when a witness does not sign.
+
+    Attributes:
+        after_s: When it says that it might, in seconds; None if it does not say.
+        stops: Whether the log must not grow: the witness has signed what this store does not have.
+    """
+
+    def __init__(self, text: str, after_s: float | None = None, *, stops: bool = False) -> None:
+        super().__init__(text)
+        self.after_s, self.stops = after_s, stops
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A witness.
+
+    Attributes:
+        url: Where it answers, without add-checkpoint.
+        keys: Its public keys: the one for cosignatures, the one for boards, or both.
+    """
+
+    url: str
+    keys: tuple[PublicKey, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of its keys."""
+        return self.keys[0].name
+
+    @property
+    def board_key(self) -> PublicKey | None:
+        """The key that boards verify; None for a witness that only the public ecosystem knows."""
+        return next((key for key in self.keys if key.kind == ECDSA), None)
+
+
+def load_witnesses(file: Path) -> tuple[Witness, ...]:
+    """Read a file of witnesses: a line for each, with its address and its keys.
+
+    Raises:
+        WitnessesRefused: If it cannot be read or a line is malformed.
+    """
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as e:
+        why = os_reason(e) if isinstance(e, OSError) else "it is not text"
+        raise WitnessesRefused(f"cannot read {file}: {why}") from None
+    return tuple(
+        _witness(f"{file}, line {number}", line.split())
+        for number, line in enumerate(lines, 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    )
+
+
+def _witness(where: str, words: list[str]) -> Witness:
+    url, *texts = words
+    if not url.startswith(("http://", "https://")) or not 1 <= len(texts) <= 2:
+        raise WitnessesRefused(f"{where} must be the witness's URL and its one or two public keys")
+    try:
+        public = tuple(map(PublicKey.parse, texts))
+    except NoteRefused as e:
+        raise WitnessesRefused(f"{where}: {e}") from None
+    if len({key.name for key in public}) > 1 or len({key.kind for key in public}) < len(public):
+        raise WitnessesRefused(f"{where} must have keys of one witness, of different types")
+    return Witness(url.rstrip("/"), public)
+
+
+def board_keys_of(secret: SecretKey, witnesses: tuple[Witness, ...]) -> tuple[PublicKey, ...]:
+    """Return the keys that a board's policy lists, in its order: the log's, then the witnesses'."""
+    return (secret.public(ECDSA), *(w.board_key for w in witnesses if w.board_key is not None))
+
+
+def request_signatures(stored: StoredLog, secret: SecretKey, witness: Witness, now: int) -> None:
+    """Have a witness sign the newest checkpoint, and keep its lines.
+
+    Even a checkpoint that it has signed is sent again: its answer shows whether it has signed a larger one.
+
+    Raises:
+        WitnessFailed: If it does not sign.
+        StoreError: If the store fails.
+    """
+    stored.refresh()
+    checkpoint, tree = stored.checkpoint, stored.tree
+    if checkpoint is None:
+        unsigned = Checkpoint(secret.name, 0, Tree().root())
+        checkpoint = Checkpoint(secret.name, 0, unsigned.root, secret.sign(unsigned.text))
+    old = max((size for size in stored.cosigned if stored.cosigned_by(size, witness.keys)), default=0)
+    own = Checkpoint(checkpoint.origin, checkpoint.size, checkpoint.root, secret.sign(checkpoint.text))
+    for _ in range(2):
+        status, text, after_s = _post(witness, old, tree.consistency(old, own.size), own)
+        if status != http.client.CONFLICT:
+            break
+        signed_size = int(text) if text.strip().isdecimal() else -1
+        _check_conflict(stored, witness, own, old, signed_size)
+        old = signed_size
+    if status != http.client.OK:
+        if own.size:
+            _refuse(status, text, after_s, witness, own)
+        return
+    try:
+        lines = parse_signatures(text)
+        signed = Checkpoint(own.origin, own.size, own.root, lines)
+        good = valid_signatures(signed, witness.keys)
+    except NoteRefused as e:
+        raise WitnessFailed(f"witness {witness.name} answers with a wrong signature: {e}") from None
+    if len(good) < len(witness.keys):
+        missing = next(key for key in witness.keys if key not in good)
+        raise WitnessFailed(f"witness {witness.name} has not signed with its key {missing}: correct the key")
+    if own.size:
+        stored.add_signatures(own.size, list(good.values()), now)
+
+
+def _check_conflict(stored: StoredLog, witness: Witness, own: Checkpoint, old: int, signed_size: int) -> None:
+    """Raise WitnessFailed unless another attempt with the size that the witness has signed may succeed."""
+    if signed_size > own.size:
+        stored.refresh()  # another aggregator may have added what the witness has signed
+        if stored.tree.size >= signed_size:
+            raise WitnessFailed(f"witness {witness.name} has signed a newer checkpoint already", 0.0)
+        raise WitnessFailed(
+            f"witness {witness.name} has signed {signed_size:,} entries of {own.origin}, but this store has "
+            f"only {own.size:,}, as after a restored backup: no change is announced until `hushmote log "
+            "restore URL|FOLDER` has added the others from an export",
+            stops=True,
+        )
+    if signed_size == old:
+        _raise_other_log(witness, own)
+    if signed_size < 0:
+        raise WitnessFailed(f"witness {witness.name} does not say which checkpoint it has signed")
+
+
+def _raise_other_log(witness: Witness, own: Checkpoint) -> NoReturn:
+    raise WitnessFailed(
+        f"witness {witness.name} has signed other entries of {own.origin} than this store has: no change is "
+        "announced; is another store serving with the same log key?",
+        stops=True,
+    )
+
+
+def _refuse(status: int, text: str, after_s: float | None, witness: Witness, own: Checkpoint) -> None:
+    line = one_line(text.strip() or f"HTTP status {status}")[:300]
+    if status == http.client.UNPROCESSABLE_ENTITY:
+        _raise_other_log(witness, own)
+    if status == http.client.NOT_FOUND:
+        raise WitnessFailed(
+            f"witness {witness.name} does not know the log {own.origin}: its operator must add the log's key"
+        )
+    if status == http.client.SERVICE_UNAVAILABLE:
+        raise WitnessFailed(f"witness {witness.name} does not sign yet: {line}", after_s)
+    raise WitnessFailed(f"witness {witness.name} does not sign: {line}", after_s)
+
+
+def _post(
+    witness: Witness, old: int, proof: list[bytes], checkpoint: Checkpoint
+) -> tuple[int, str, float | None]:
+    """Return the answer's status, text and Retry-After, in seconds."""
+    hashes = "".join(base64.b64encode(part).decode() + "\n" for part in proof)
+    body = f"old {old}\n{hashes}\n{checkpoint}".encode()
+    request = urllib.request.Request(f"{witness.url}/add-checkpoint", body, method="POST")
+    request.add_header("Content-Type", "text/plain; charset=utf-8")
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+            return answer.status, answer.read(_MOST_BYTES).decode("utf-8", "replace"), None
+    except urllib.error.HTTPError as e:
+        with e:
+            after = e.headers.get("Retry-After", "")
+            after_s = min(float(after), _MOST_RETRY_AFTER_S) if after.isdecimal() else None
+            try:
+                text = e.read(_MOST_BYTES).decode("utf-8", "replace")
+            except (OSError, http.client.HTTPException):
+                text = ""
+            return e.code, text, after_s
+    except (OSError, http.client.HTTPException, ValueError) as e:
+        why = getattr(e, "reason", e)
+        text = os_reason(why) if isinstance(why, OSError) else str(why)
+        raise WitnessFailed(f"witness {witness.name} cannot be reached at {witness.url}: {text}") from None
+
+
+class WitnessThread(threading.Thread):
+    """Has one witness sign each checkpoint, in the background.
+
+    Args:
+        stored: The log.
+        secret: The log's key.
+        witness: The witness.
+        clock: Returns unix seconds.
+
+    Attributes:
+        confirmed: Whether it has signed since the start, so that it has seen no larger tree than ours.
+        problem: Why it does not sign, or "".
+        stopped: Whether nothing may be added to the log.
+        answered: Set after the first attempt.
+    """
+
+    def __init__(
+        self,
+        stored: StoredLog,
+        secret: SecretKey,
+        witness: Witness,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(name=f"witness {witness.name}", daemon=True)
+        self.witness = witness
+        self.confirmed = self.stopped = False
+        self.problem = ""
+        self.answered = threading.Event()
+        self._stored, self._secret, self._clock = stored, secret, clock
+        self._wake, self._ending = threading.Event(), False
+
+    def run(self) -> None:
+        """Ask until stop()."""
+        pause_s = _FIRST_S
+        while not self._ending:
+            self._wake.clear()
+            wait_s = self._turn()
+            self.answered.set()
+            if wait_s is None:
+                pause_s, wait_s = _FIRST_S, _LEAST_TURN_S
+            elif wait_s < 0:
+                wait_s, pause_s = pause_s, min(2 * pause_s, _MOST_S)
+            self._wake.wait(wait_s)
+
+    def wake(self) -> None:
+        """Ask soon, because there is a new checkpoint."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Make run() return after the current attempt."""
+        self._ending = True
+        self._wake.set()
+
+    def _turn(self) -> float | None:
+        """Ask if there is anything to sign; return None if all is signed, or when to ask again.
+
+        That is in seconds, and below zero if the pause should grow.
+        """
+        try:
+            if self.confirmed and self._is_signed():
+                return None
+            request_signatures(self._stored, self._secret, self.witness, int(self._clock()))
+        except WitnessFailed as e:
+            self.stopped = e.stops
+            self._note(str(e), logging.ERROR if e.stops else logging.WARNING)
+            return -1.0 if e.after_s is None else max(e.after_s, 0.1)
+        except StoreError as e:
+            self._note(str(e), logging.WARNING)
+            return -1.0
+        self.confirmed, self.stopped = True, False
+        if self.problem:
+            self.problem = ""
+            log.info("witness %s signs again", self.witness.name)
+        return None
+
+    def _is_signed(self) -> bool:
+        self._stored.refresh()
+        size = self._stored.tree.size
+        return not size or self._stored.cosigned_by(size, self.witness.keys)
+
+    def _note(self, text: str, level: int) -> None:
+        if text != self.problem and not self._ending:
+            log.log(level, "%s", text)
+        self.problem = text

@@ -1,0 +1,61 @@
+"""How a question changed from one version in the log to the next, as the log and its witnesses count it."""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from typing import Any
+
+DAY_S = 86_400
+GROUP_ADDITIONS_A_DAY = 2  # a firmware version may be released twice a day
+_ADDED = re.compile(rb'( ?, ?"[^"\\]*")+')
+
+
+class Change(enum.Enum):
+    """What a version changes; every byte of its JSON counts, also spaces and the order of fields."""
+
+    NONE = "none"
+    GROUPS = "groups"  # it only appends values to the open group's list
+    QUESTION = "question"
+
+
+def compare(old: bytes | None, new: bytes) -> Change:
+    """Return what a version changes, given the JSON of the version before, or None for a name's first."""
+    if old == new:
+        return Change.NONE
+    return Change.GROUPS if old is not None and _only_appends_groups(old, new) else Change.QUESTION
+
+
+def _only_appends_groups(old: bytes, new: bytes) -> bool:
+    try:
+        before, after = json.loads(old), json.loads(new)
+        groups, longer = before["groups"], after["groups"]
+        is_longer = 0 < len(groups) < len(longer) and longer[: len(groups)] == groups
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return False
+    if not is_longer or before | {"groups": longer} != after:
+        return False
+    count = len(new) - len(old)
+    return any(
+        new[:end] == old[:end]
+        and new[end + count :] == old[end:]
+        and _ADDED.fullmatch(new[end : end + count])
+        for end in (match.start() for match in re.finditer(rb" ?\]", old))
+    )
+
+
+def question_fields(question: bytes) -> dict[str, Any] | None:
+    """Return the fields of a question's JSON; None if clients could read them differently, or not at all."""
+    try:
+        fields = json.loads(question.decode(), object_pairs_hook=_without_duplicates)
+    except (ValueError, RecursionError):
+        return None
+    return fields if isinstance(fields, dict) else None
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("a field appears twice")
+    return fields

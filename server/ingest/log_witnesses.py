@@ -161,9 +161,9 @@ def _check_conflict(stored: StoredLog, witness: Witness, own: Checkpoint, old: i
         if stored.tree.size >= signed_size:
             raise WitnessFailed(f"witness {witness.name} has signed a newer checkpoint already", 0.0)
         raise WitnessFailed(
-            f"witness {witness.name} has signed {signed_size:,} entries of {own.origin}, but this store has "
-            f"only {own.size:,}, as after a restored backup: no change is announced until `hushmote log "
-            "restore URL|FOLDER` has added the others from an export",
+            f"witness {witness.name} has signed {own.origin} at size {signed_size:,}, but this store has it "
+            f"at size {own.size:,}, as after a restored backup: no change is announced until `hushmote log "
+            "restore URL|FOLDER` has added the missing entries from an export",
             stops=True,
         )
     if signed_size == old:

@@ -54,7 +54,7 @@ def due_at(change: Change, before: Sequence[Dated]) -> int:
     """
     if change is Change.NONE:
         return 0
-    same = [dated.at for dated in before if change is Change.GROUPS or dated.change is Change.QUESTION]
+    same = [dated.at for dated in before if dated.change is change]
     most = GROUP_ADDITIONS_A_DAY if change is Change.GROUPS else 1
     return same[-most] + DAY_S + _MARGIN_S if len(same) >= most else 0
 

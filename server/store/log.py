@@ -22,7 +22,8 @@ from ..log.note import (
 )
 from ..log.tree import Tree
 from . import schema
-from .database import COUNTING_LOCK, Database, StoreDamaged, StoreError, insert_new
+from .database import COUNTING_LOCK, StoreDamaged, StoreError, insert_new
+from .store import Store
 
 _LOCK = COUNTING_LOCK + 1  # PostgreSQL's advisory lock for adding to the log
 _entries, _checkpoints, _cosignatures = schema.log_entry, schema.log_checkpoint, schema.log_cosignature
@@ -52,7 +53,7 @@ class StoredLog:
         cosigned: For each size, each witness's line with the time at which it arrived, unix seconds.
     """
 
-    def __init__(self, store: Database) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.RLock()
         self.entries: list[LoggedEntry] = []
@@ -73,7 +74,7 @@ class StoredLog:
         Raises:
             StoreError: If the store fails, or its log is damaged or shorter than before.
         """
-        with self._store.decoding_errors(), self._store.reading() as connection:
+        with self._store.decoding_errors(), self._store.snapshot() as connection:
             self._read(connection)
 
     def check_key(self, secret: SecretKey) -> None:

@@ -1,0 +1,392 @@
+"""Experiments are announced once the log has them, changes wait for a day, and boards accept the proofs."""
+
+import datetime
+import logging
+import time
+
+import pytest
+from boards import FLEET_KEYS, SIGNING, ask_fleet, experiment, payload_of
+from log_witness import LOG, ORIGIN, TestWitness
+from running_aggregator import until
+
+from hushmote.device import ldp_client, ldp_log
+from hushmote.server.ingest.announce import Announcer
+from hushmote.server.ingest.log_keeper import LogKeeper
+from hushmote.server.ingest.pipeline import KnownFleets
+from hushmote.server.ingest.status import Status
+from hushmote.server.log.entry import experiment_entry
+from hushmote.server.log.note import ECDSA, board_keys
+from hushmote.server.log.proof import proof_topic
+from hushmote.server.store import Store, StoreError
+from hushmote.server.store.backup import backup
+from hushmote.server.store.counting import ClockWrong
+from hushmote.server.store.log import StoredLog
+from hushmote.server.wire import keys, topics
+
+NAMES = "home", "temp"
+TOPIC, PROOF = topics.experiment_topic(*NAMES), proof_topic(*NAMES)
+DAY = datetime.timedelta(days=1)
+OLD = payload_of(experiment())
+NEW = payload_of(experiment(epsilon=500_000))
+GROUPS = [payload_of(experiment(group="fw", groups=["1", "2", "3", "4"][:n])) for n in range(1, 5)]
+
+
+@pytest.fixture
+def witness():
+    with TestWitness() as witness:
+        yield witness
+
+
+@pytest.fixture
+def home(tmp_path):
+    """Return a store with a keyed fleet that asks temp."""
+    with Store(f"sqlite:///{tmp_path}/home.sqlite") as store:
+        ask_fleet(store, "home", OLD, keyed=True)
+        yield store
+
+
+class Serving:
+    """An announcer with a log, whose clock a test sets ahead; `retained` is what a broker has."""
+
+    def __init__(self, store, *witnesses):
+        self.ahead, self.turns, self.retained, self.store = datetime.timedelta(), 0, {}, store
+        self.keeper = LogKeeper(store, LOG, [each.witness for each in witnesses])
+        status = Status()
+        fleets = KnownFleets(store, status, FLEET_KEYS)
+        fleets.load()
+        self.announcer = Announcer(fleets, status, self.now, keeper=self.keeper)
+
+    def __enter__(self):
+        self.keeper.__enter__()
+        return self
+
+    def __exit__(self, *exc):
+        self.keeper.__exit__(*exc)
+
+    def now(self):
+        return datetime.datetime.now(datetime.UTC) + self.ahead
+
+    def turn(self, hours=0):
+        """Make a turn, some hours later."""
+        self.ahead += datetime.timedelta(hours=hours)
+        self.turns += 10
+        assert self.announcer.turn(self.retained.__setitem__, float(self.turns))
+        return self.retained
+
+    def signed(self):
+        """Make turns until the newest checkpoint is signed by all witnesses."""
+        until(lambda: self.turn() and self.is_signed(), lambda: self.keeper.warnings)
+        return self.turn()
+
+    def is_signed(self):
+        return self.keeper.stored.tree.size in self.keeper.stored.cosigned
+
+    @property
+    def question(self):
+        """Return the JSON that boards have."""
+        return self.retained.get(TOPIC, b"").partition(b"\0")[0]
+
+    @property
+    def log(self):
+        return [(each.entry.key, each.entry.question) for each in self.keeper.stored.entries]
+
+
+def policy(*witnesses, need=1):
+    public = [LOG.public(ECDSA), *(each.secret.public(ECDSA) for each in witnesses)]
+    return {"origin": ORIGIN, "keys": board_keys(public), "need": need}
+
+
+def verified(serving, *witnesses, need=1):
+    """Check the proof as a board does, and return the index."""
+    arguments = TOPIC, serving.retained[TOPIC], serving.retained[PROOF], lambda: None
+    return ldp_log.verify(policy(*witnesses, need=need), *arguments)
+
+
+class TestAnnounce:
+    def test_only_what_the_log_has(self, home):
+        with Serving(home) as serving:
+            serving.turn()
+            assert serving.question == OLD
+            assert serving.keeper.stored.checkpoint.size == 1
+            assert bytes(serving.keeper.stored.entries[0].entry) == bytes(
+                experiment_entry(*NAMES, serving.retained[TOPIC])
+            )
+
+    def test_proof_follows_when_a_witness_has_signed(self, home, witness):
+        with Serving(home, witness) as serving:
+            serving.turn()
+            assert serving.question == OLD
+            serving.signed()
+            assert verified(serving, witness) == 0
+
+    def test_proof_gets_a_late_witness(self, home, witness):
+        with TestWitness("w2.example", 20) as late:
+            late.answer = 503, "not yet\n", {"Retry-After": "1"}
+            with Serving(home, witness) as serving:
+                serving.signed()
+            late.answer = None
+            with Serving(home, witness, late) as serving:
+                until(lambda: serving.turn() and len(serving.retained[PROOF]) == 9 + 3 * 65, "no third line")
+                assert verified(serving, witness, late, need=2) == 0
+
+    def test_restart_publishes_the_same_bytes(self, home, witness):
+        with Serving(home, witness) as serving:
+            before = dict(serving.signed())
+        with Serving(home, witness) as serving:
+            assert serving.turn() == before
+            assert len(serving.log) == 1
+
+    def test_two_aggregators_publish_the_same_bytes(self, store_url, witness):
+        with Store(store_url) as store:
+            ask_fleet(store, "home", OLD, keyed=True)
+            with Serving(store, witness) as first, Serving(store, witness) as second:
+                first.turn()
+                second.turn()
+                assert first.signed() == second.signed()
+                assert first.log == second.log == [(TOPIC, OLD)]
+
+    def test_what_was_added_before_a_crash_is_announced(self, home):
+        payload = keys.sign_experiment(SIGNING, TOPIC, OLD, home.experiments()[0].serial)
+        StoredLog(home).append(LOG, lambda _: [experiment_entry(*NAMES, payload)], 100)
+        with Serving(home) as serving:
+            assert serving.turn()[TOPIC] == payload
+            assert len(serving.log) == 1
+
+    def test_full_disk_announces_nothing_new(self, home, monkeypatch):
+        with Serving(home) as serving:
+            monkeypatch.setattr(home, "writing", _no_space)
+            serving.turns += 10
+            assert not serving.announcer.turn(serving.retained.__setitem__, float(serving.turns))
+            assert serving.retained == {}
+            assert serving.announcer.failing
+            monkeypatch.undo()
+            serving.turn()
+            assert serving.question == OLD
+
+
+def _no_space():
+    raise StoreError("the disk is full")
+
+
+class TestChange:
+    def test_waits_for_a_day(self, home, witness, caplog):
+        with Serving(home, witness) as serving:
+            serving.signed()
+            home.add_experiment("home", NEW)
+            with caplog.at_level(logging.INFO):
+                serving.turn()
+                serving.turn()
+            waits = [r.getMessage() for r in caplog.records if "waits" in r.getMessage()]
+            due = (serving.now() + DAY + datetime.timedelta(seconds=60)).astimezone()
+            minutes = {f"{due + datetime.timedelta(seconds=shift):%a %H:%M}" for shift in (-60, 0)}
+            assert len(waits) == 1
+            assert waits[0] in {
+                f"temp of fleet home waits until {minute}: witnesses allow one change a day"
+                for minute in minutes
+            }
+            assert serving.question == OLD
+            serving.turn(hours=23.9)
+            assert serving.question == OLD
+            serving.turn(hours=0.2)
+            assert serving.question == NEW
+            serving.signed()
+            assert verified(serving, witness) == 1
+
+    def test_clears_the_proof_of_the_question_before(self, home, witness):
+        with Serving(home, witness) as serving:
+            serving.signed()
+            home.add_experiment("home", NEW)
+            witness.answer = 503, "not yet\n", {"Retry-After": "1"}
+            serving.turn(hours=25)
+            assert serving.question == NEW
+            assert serving.retained[PROOF] == b""
+
+    def test_waits_until_witnesses_have_signed_the_last_one(self, home, witness):
+        with Serving(home, witness) as serving:
+            witness.answer = 503, "not yet\n", {"Retry-After": "3600"}
+            serving.turn()
+            home.add_experiment("home", NEW)
+            serving.turn(hours=100)
+            assert serving.question == OLD
+            assert serving.keeper.waiting == {
+                TOPIC: "temp of fleet home waits until witness w1.example has signed its last change"
+            }
+
+    def test_only_the_newest_of_several_is_announced(self, home):
+        with Serving(home) as serving:
+            serving.turn()
+            for epsilon in (100_000, 200_000, 500_000):
+                home.add_experiment("home", payload_of(experiment(epsilon=epsilon)))
+                serving.turn()
+            serving.turn(hours=25)
+            assert serving.log == [(TOPIC, OLD), (TOPIC, NEW)]
+
+    def test_other_names_do_not_wait(self, home):
+        with Serving(home) as serving:
+            serving.turn()
+            home.add_experiment("home", payload_of(experiment(name="other")))
+            serving.turn()
+            assert len(serving.log) == 2
+
+    def test_withdrawal_is_logged_at_once_and_clears_the_proof(self, home, witness):
+        with Serving(home, witness) as serving:
+            serving.signed()
+            home.withdraw_experiment("home", "temp")
+            serving.turn()
+            assert keys.is_withdrawal(serving.retained[TOPIC])
+            assert serving.retained[PROOF] == b""
+            assert serving.log == [(TOPIC, OLD), (TOPIC, b"")]
+            home.add_experiment("home", OLD)  # asking the same again is no change
+            serving.turn()
+            assert serving.question == OLD
+            serving.signed()
+            assert verified(serving, witness) == 2
+
+    def test_a_withdrawal_between_hides_no_change(self, home):
+        with Serving(home) as serving:
+            serving.turn()
+            home.withdraw_experiment("home", "temp")
+            serving.turn()
+            home.add_experiment("home", NEW)
+            serving.turn()
+            assert keys.is_withdrawal(serving.retained[TOPIC])
+            serving.turn(hours=25)
+            assert serving.question == NEW
+
+    def test_groups_may_be_added_twice_a_day(self, home):
+        with Serving(home) as serving:
+            serving.turn()
+            questions = []
+            for payload, hours in zip(GROUPS, (25, 1, 1, 1), strict=True):
+                home.add_experiment("home", payload)
+                serving.turn(hours)
+                questions.append(serving.question)
+            assert questions == [*GROUPS[:3], GROUPS[2]]
+            serving.turn(hours=22)
+            assert serving.question == GROUPS[3]
+
+    def test_question_that_no_longer_counts_is_withdrawn(self, home):
+        with Serving(home) as serving:
+            serving.turn()
+            home.add_experiment("home", NEW, grace_days=0)
+            serving.turn()
+            assert keys.is_withdrawal(serving.retained[TOPIC])
+            assert [question for _, question in serving.log] == [OLD, b""]
+            serving.turn(hours=25)
+            assert serving.question == NEW
+
+    def test_clock_that_is_wrong_adds_nothing(self, home):
+        with Serving(home) as serving:
+
+            def wrong():
+                raise ClockWrong("behind", "the clock is wrong")
+
+            serving.announcer._clock = wrong
+            assert not serving.announcer.turn(serving.retained.__setitem__, 10.0)
+            assert serving.keeper.stored.tree.size == 0
+
+
+class TestWitnesses:
+    def test_first_change_waits_for_an_answer(self, home):
+        with TestWitness() as away:
+            line = away.witness
+        with Serving(home) as serving:
+            serving.keeper = LogKeeper(home, LOG, [line])
+            serving.announcer._keeper = serving.keeper
+            with serving.keeper:
+                serving.turn()
+                assert TOPIC not in serving.retained
+                assert serving.keeper.waiting[TOPIC].endswith("waits until witness w1.example has answered")
+                assert "cannot be reached" in serving.keeper.warnings[0]
+                home.withdraw_experiment("home", "temp")
+                serving.turn()
+                assert keys.is_withdrawal(serving.retained[TOPIC])
+
+    def test_restored_backup_adds_nothing(self, home, witness, tmp_path):
+        with Serving(home, witness) as serving:
+            serving.signed()
+            backup(f"sqlite:///{tmp_path}/home.sqlite", tmp_path / "old.sqlite")
+            home.add_experiment("home", payload_of(experiment(name="other")))
+            serving.signed()
+        assert witness.size == 2
+        with Store(f"sqlite:///{tmp_path}/old.sqlite") as old, Serving(old, witness) as serving:
+            old.add_experiment("home", payload_of(experiment(name="third")))
+            serving.turn()
+            third = topics.experiment_topic("home", "third")
+            assert serving.keeper.waiting[third] == (
+                "third of fleet home waits because witness w1.example has signed what this store does not "
+                "have"
+            )
+            assert "hushmote log restore URL|FOLDER" in serving.keeper.warnings[0]
+            assert serving.question == OLD  # what the log has is still announced
+            entries = StoredLog(home)
+            entries.refresh()
+            serving.keeper.stored.extend(
+                [each.entry for each in entries.entries], entries.checkpoint, int(time.time())
+            )
+            until(lambda: serving.turn() and third in serving.retained, lambda: serving.keeper.waiting)
+
+    def test_backup_without_a_log_adds_nothing(self, home, witness, tmp_path):
+        with Serving(home, witness) as serving:
+            serving.signed()
+        with Store(f"sqlite:///{tmp_path}/new.sqlite") as new:
+            ask_fleet(new, "home", NEW, keyed=True)
+            with Serving(new, witness) as serving:
+                serving.turn()
+                assert serving.log == []
+                assert "at size 1, but this store has it at size 0" in serving.keeper.warnings[0]
+
+    def test_another_history_adds_nothing(self, home, witness, tmp_path):
+        with Serving(home, witness) as serving:
+            serving.signed()
+        with Store(f"sqlite:///{tmp_path}/new.sqlite") as new:
+            ask_fleet(new, "home", NEW, keyed=True)
+            with Serving(new) as serving:
+                serving.turn()
+            with Serving(new, witness) as serving:
+                new.add_experiment("home", payload_of(experiment(name="other")))
+                serving.turn()
+                assert "has signed other entries" in serving.keeper.warnings[0]
+                assert len(serving.log) == 1
+
+    @pytest.mark.parametrize(
+        ("answer", "words"),
+        [
+            ((404, "?", {}), "w1.example does not know the log example.org/questions"),
+            ((403, "two changes\nof temp", {}), "w1.example does not sign: two changes"),
+            ((503, "a day has not passed", {"Retry-After": "9"}), "does not sign yet: a day has not passed"),
+            ((200, "", {}), "has not signed with its key"),
+            ((200, "x", {}), "answers with a wrong signature: a note's signature is a line"),
+            ((200, "x" * 100_000, {}), "answers with a wrong signature"),
+            ((409, "-1", {}), "does not say which checkpoint it has signed"),
+            ((500, "", {}), "w1.example does not sign: HTTP status 500"),
+        ],
+    )
+    def test_says_once_why_a_witness_does_not_sign(self, home, witness, answer, words, caplog):
+        with Serving(home, witness) as serving:
+            witness.answer = answer
+            serving.turn()
+            until(lambda: len(witness.posts) > 2, "too few attempts")
+            assert words in serving.keeper.warnings[0]
+            assert [r.levelname for r in caplog.records if words in r.getMessage()] == ["WARNING"]
+            assert serving.retained[PROOF] == b""
+            witness.answer = None
+            serving.signed()
+            assert serving.keeper.warnings == ()
+
+    def test_lies_are_not_published(self, home, witness):
+        with Serving(home, witness) as serving:
+            other = TestWitness("w1.example", 90).secret
+            lines = other.cosign("example.org/questions\n1\n\n", 5)
+            witness.answer = 200, "".join(map(str, lines)), {}
+            serving.turn()
+            until(lambda: serving.keeper.warnings, "no warning")
+            assert serving.retained[PROOF] == b""
+
+
+def test_boards_refuse_the_proof_of_another_version(home, witness):
+    with Serving(home, witness) as serving:
+        serving.signed()
+        altered = keys.sign_experiment(SIGNING, TOPIC, NEW, 1)
+        with pytest.raises(ldp_client.ExperimentRefused, match="it is not in the log"):
+            ldp_log.verify(policy(witness), TOPIC, altered, serving.retained[PROOF], lambda: None)

@@ -87,6 +87,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote serve --master-key master.key --signing-key signing.key",
         "hushmote serve --broker fleet-home/aggregator/aggregator_1.toml",
         "hushmote serve --notify receivers.txt",
+        "hushmote serve --log-key log.key --witnesses witnesses.txt",
     ),
     "door": ("hushmote door", "hushmote door --broker door.toml --http 0.0.0.0:9418 --token-file door.token"),
     "status": (
@@ -94,6 +95,21 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote status --follow --aggregator http://127.0.0.1:9417",
         "hushmote status --broker mqtt://me@broker.example",
     ),
+    "log key": ("hushmote log key log.key --origin example.org/questions",),
+    "log policy": ("hushmote log policy --log-key log.key --witnesses witnesses.txt --need 2",),
+    "log list": ("hushmote log list",),
+    "log add": (
+        "hushmote log add policy main.py --log-key log.key --witnesses witnesses.txt",
+        "hushmote log add release SHA256SUMS --version 1.2.0 --log-key log.key --witnesses witnesses.txt",
+    ),
+    "log export": ("hushmote log export /var/www/log",),
+    "log proof": ("hushmote log proof room_temp --log-key log.key --witnesses witnesses.txt",),
+    "log check": ("hushmote log check https://example.org/log --key $KEY",),
+    "log watch": (
+        "hushmote log watch https://example.org/log --state seen.json --key $KEY",
+        "hushmote log watch https://example.org/log --state seen.json --feed log.xml",
+    ),
+    "log restore": ("hushmote log restore https://example.org/log --log-key log.key",),
     "notify": ("hushmote notify receivers.txt", "hushmote notify --test receivers.txt"),
     "flash": (
         "hushmote flash /dev/ttyACM0 k3f9x1.settings.json",

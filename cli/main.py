@@ -47,6 +47,7 @@ _PANELS = {
         "provision": "Set up a fleet: its authority, broker and keys, and its devices.",
         "experiment": "Check, add, list, withdraw and clear a fleet's experiments.",
         "serve": "Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.",
+        "log": "The public log of questions: its key, entries, proofs and files, and checks of them.",
         "door": "Accept reports over HTTP and publish them: for LoRaWAN servers, scripts and browsers.",
         "notify": "Check the addresses that `hushmote serve --notify` sends alerts to.",
         "status": "Show a store's health, each experiment's finding, and the rejected reports.",

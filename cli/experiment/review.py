@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from ...device import consent
+from ...device.ldp_client import Experiment
 from ...server.accounting import Guarantee
 from ...server.answers import tables as show
 from ...server.budgets.policy import Policy, guarantee_of
 from ...server.budgets.policy import read as read_policy
 from ...server.epsilon import MICRO
 from ...server.errors import UsageError
+from ...server.experiments.budget import rule_guarantee
 from ...server.experiments.changes import Difference, differences
 from ...server.experiments.definition import Definition
 from ...server.plain_text import visible
@@ -24,6 +26,8 @@ from ...server.words import experiment as words
 from ...server.words.epsilon import confidence, rounded_up
 from ..options import load_experiment, print_json
 from .run import changes_table, value_text
+
+_Side = tuple[Version, Guarantee]
 
 
 @dataclass(frozen=True)
@@ -50,18 +54,38 @@ def reviews(before: Definition | None, after: Definition | None) -> tuple[Review
     """Return the review of an experiment; of two, the removed and the new one, if its name changes."""
     if before is not None and after is not None and before.name != after.name:
         return *reviews(before, None), *reviews(None, after)
-    versions = [None if each is None else _version(each) for each in (before, after)]
-    old, new = versions
-    privacy = _differing(*({} if each is None else _privacy(each) for each in (before, after)))
-    if old is None or new is None:
-        shown = old or new
-        if shown is None:
-            return ()
-        return (Review(shown.experiment.name, "new" if old is None else "removed", (), privacy, old is None),)
+    sides = [None if each is None else (_version(each), each.guarantee()) for each in (before, after)]
+    return () if sides == [None, None] else (_review(*sides),)
+
+
+def review_announced(before: bytes | None, after: bytes) -> Review:
+    """Return the review of an experiment's JSON as devices get it, compared with an earlier one or None.
+
+    Raises:
+        ExperimentRefused: If it cannot be read here.
+    """
+    sides = [None if each is None else _announced(each) for each in (before, after)]
+    return _review(*sides)
+
+
+def _announced(payload: bytes) -> _Side:
+    experiment = Experiment.parse(payload)  # which imports no custom code for bytes from a network
+    version = Version(0, "", payload, True, None, experiment)
+    return version, rule_guarantee(experiment.rule, experiment.cap, experiment.epsilon)
+
+
+def _review(before: _Side | None, after: _Side | None) -> Review:
+    privacy = _differing(*({} if side is None else _privacy(*side) for side in (before, after)))
+    if before is None or after is None:
+        shown = before or after
+        assert shown is not None  # ensured by the callers
+        kind = "new" if before is None else "removed"
+        return Review(shown[0].experiment.name, kind, (), privacy, before is None)
+    old, new = before[0], after[0]
     changes = differences(old, new)
     kind = "new version" if old.payload != new.payload else "only words" if changes else "unchanged"
     (asked, epsilon), (asks, new_epsilon) = (_question(each.payload) for each in (old, new))
-    return (Review(new.experiment.name, kind, changes, privacy, asked != asks or new_epsilon > epsilon),)
+    return Review(new.experiment.name, kind, changes, privacy, asked != asks or new_epsilon > epsilon)
 
 
 def _differing(before: dict[str, str], after: dict[str, str]) -> tuple[tuple[str, str, str], ...]:
@@ -89,13 +113,13 @@ def _question(payload: bytes) -> tuple[bytes, int]:
     return covered[:8], int.from_bytes(covered[8:], "big")
 
 
-def _privacy(definition: Definition) -> dict[str, str]:
-    experiment = definition.experiment()
+def _privacy(version: Version, guarantee: Guarantee) -> dict[str, str]:
+    experiment = version.experiment
     nats = experiment.epsilon / MICRO
     facts = {
         "ε of one report": f"{nats:g}",
         "a guess of 10% rises to": f"{confidence(nats)}% at most",
-        "ε of all reports": _total(definition.guarantee()),
+        "ε of all reports": _total(guarantee),
         "budget": words.budget(experiment),
         "bytes of a report": str(report_size(experiment, authenticated=True)),
     }
@@ -119,7 +143,8 @@ _OUTCOMES = {
 }
 
 
-def _sentences(review: Review) -> Iterator[str]:
+def sentences(review: Review) -> Iterator[str]:
+    """Yield the sentences that say what a change means."""
     kind = "policy removed" if (review.name, review.kind) == ("POLICY", "removed") else review.kind
     yield _OUTCOMES[kind].format(review.name) + "."
     if review.kind == "new version":
@@ -178,7 +203,7 @@ def diff(old: Path, new: Path, as_json: bool, as_markdown: bool) -> None:
         for number, review in enumerate(found):
             if number:
                 show.out.print()
-            _print(review)
+            print_review(review)
 
 
 def _is_empty(path: Path) -> bool:
@@ -186,8 +211,9 @@ def _is_empty(path: Path) -> bool:
     return path.exists() and not path.read_bytes().strip()
 
 
-def _print(review: Review) -> None:
-    for sentence in _sentences(review):
+def print_review(review: Review) -> None:
+    """Print what a change means."""
+    for sentence in sentences(review):
         show.out.print(sentence)
     if review.changes:
         show.out.print(changes_table(review.changes))
@@ -200,7 +226,7 @@ def _print(review: Review) -> None:
 
 def _markdown(review: Review) -> str:
     """Return a review as Markdown in which no text of the file acts as markup."""
-    parts = [" ".join(_sentences(review))]
+    parts = [" ".join(sentences(review))]
     changes = [(change.field, *map(value_text, (change.before, change.after))) for change in review.changes]
     for heading, rows in (("change", changes), ("for devices", review.privacy)):
         if rows:

@@ -237,12 +237,7 @@ def read(path: Path) -> Policy:
     """
     text = read_text(path)
     try:
-        if path.suffix == ".json":
-            plain = json.loads(text)
-            plain = plain.get("policy", plain)
-        else:
-            plain = ast.literal_eval(_policy_of(text).value)
-        values: dict[str, Any] = {**plain}
+        values = _plain_fields(path, text)
         values |= {key: tuple(x) for key, x in values.items() if isinstance(x, list)}
         return Policy(**values)
     except PolicyError as e:
@@ -250,6 +245,25 @@ def read(path: Path) -> Policy:
     except (ValueError, TypeError, AttributeError):
         names = ", ".join(field.name for field in fields(Policy))
         raise PolicyError(f"{path}: {_NAME} must contain only plain values for {names}") from None
+
+
+def read_fields(path: Path) -> dict[str, Any]:
+    """Return a policy's fields as they are written, which read() checks.
+
+    Raises:
+        PolicyError: If there is no valid policy.
+    """
+    read(path)
+    return _plain_fields(path, read_text(path))
+
+
+def _plain_fields(path: Path, text: str) -> dict[str, Any]:
+    if path.suffix == ".json":
+        plain = json.loads(text)
+        plain = plain.get("policy", plain)
+    else:
+        plain = ast.literal_eval(_policy_of(text).value)
+    return {**plain}
 
 
 def has_pin(path: Path, name: str) -> bool | None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from ..errors import HushmoteError, os_reason
+from ..log.proof import proof_topic
 from ..plain_text import bracketed
 from ..wire import keys, topics
 from .broker_url import BrokerAddress
@@ -64,7 +65,6 @@ def clear(
         NotCleared: If the broker does not allow it, or the key is not the one that signed the experiment.
         BrokerUnreachable: If no server answers.
     """
-    topic = topics.experiment_topic(fleet, name)
     protocol: Protocol = "5"
     error = ""
     for attempt in range(_ATTEMPTS):
@@ -74,7 +74,7 @@ def clear(
         connection = BrokerConnection(
             protocol, client_id, address, 1, Pace(), tls, keep_session=protocol == "5"
         )
-        exchange = _Exchange(connection, topic)
+        exchange = _Exchange(connection, fleet, name)
         try:
             connection.connect(host, port)
             return exchange.run(signing_key)
@@ -92,9 +92,10 @@ def clear(
 class _Exchange:
     """One attempt on one connection."""
 
-    def __init__(self, connection: BrokerConnection, topic: str) -> None:
+    def __init__(self, connection: BrokerConnection, fleet: str, name: str) -> None:
         self._connection = connection
-        self._topic = topic
+        self._names = fleet, name
+        self._topic = topics.experiment_topic(fleet, name)
 
     def run(self, signing_key: Callable[[], bytes]) -> Clearing:
         connection, topic = self._connection, self._topic
@@ -111,6 +112,8 @@ class _Exchange:
         message = _withdrawal(topic, retained, signing_key)
         info = connection.publish(topic, message)
         self._wait(info.is_published)
+        proof = connection.publish(proof_topic(*self._names), b"")
+        self._wait(proof.is_published)
         why = connection.refusals.get(topic)
         # A broker that speaks MQTT 3.1.1 acknowledges what it refuses.
         if why is not None or self._read() == retained:

@@ -6,6 +6,7 @@ import datetime
 import time
 from collections.abc import Mapping, Sequence
 
+from ..errors import HushmoteError
 from ..log.change import Change, compare
 from ..log.entry import Entry
 from ..log.note import Checkpoint, SecretKey
@@ -17,6 +18,10 @@ from ..wire import keys, topics
 from .log_witnesses import Witness, WitnessThread, board_keys_of
 
 _FIRST_ANSWER_S = 2.0
+
+
+class NoProof(HushmoteError):
+    """Raised when a topic has no proof; the message says why."""
 
 
 class LogKeeper:
@@ -110,6 +115,24 @@ class LogKeeper:
             for topic, payload in payloads.items()
             if (names := topics.parse_experiment_topic(topic)) is not None
         }
+
+    def read_proof(self, topic: str) -> bytes:
+        """Return the proof of what a topic's last entry announces.
+
+        Raises:
+            NoProof: If there is none.
+            StoreError: If the store fails.
+        """
+        self.stored.refresh()
+        self._index()
+        last = self.last(topic)
+        if last is None:
+            raise NoProof(f"{topic} is not in the log: `hushmote log list` shows what is")
+        if keys.is_withdrawal(last):
+            raise NoProof(f"{topic} is withdrawn, and a withdrawal needs no proof")
+        if proof := self._proof(topic, last):
+            return proof
+        raise NoProof(f"no witness has signed a checkpoint with {topic} yet")
 
     def _index(self) -> None:
         if self._size != self.stored.tree.size:

@@ -59,8 +59,17 @@ def files(tree: Tree, entries: Sequence[bytes], since: int = 0) -> Iterator[tupl
         level, size, old = level + 1, size // WIDTH, old // WIDTH
 
 
-def file_of(path: str, tree: Tree, entries: Sequence[bytes]) -> bytes | None:
-    """Return the content of one file of a tree, or of one at an earlier size; None if there is none."""
+def file_of(path: str, tree: Tree, entries: Callable[[int, int], Sequence[bytes]]) -> bytes | None:
+    """Return the content of one file of a tree, or of one at an earlier size.
+
+    Args:
+        path: The file's path.
+        tree: The tree.
+        entries: Returns the entries from one number up to another, exclusive.
+
+    Returns:
+        The content; None if there is no such file.
+    """
     match = _TILE.fullmatch(path)
     if match is None:
         return None
@@ -70,7 +79,7 @@ def file_of(path: str, tree: Tree, entries: Sequence[bytes]) -> bytes | None:
         return None
     start, end = number * WIDTH, number * WIDTH + width
     if match[1] == "entries":
-        return encode_bundle(entries[start:end]) if end <= len(entries) else None
+        return encode_bundle(entries(start, end)) if end <= tree.size else None
     hashes = tree.complete(8 * int(match[1]), start, end)
     return b"".join(hashes) if len(hashes) == width else None
 

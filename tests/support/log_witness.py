@@ -69,7 +69,7 @@ class TestWitness:
         witness = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):  # noqa: N802 - the base class's name
+            def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 good = self.path == "/add-checkpoint"
                 status, text, headers = witness.respond(body) if good else (404, "no such path\n", {})

@@ -262,7 +262,7 @@ class TestChange:
                 serving.turn(hours)
                 questions.append(serving.question)
             assert questions == [*GROUPS[:3], GROUPS[2]]
-            serving.turn(hours=22)
+            serving.turn(hours=22.1)
             assert serving.question == GROUPS[3]
 
     def test_question_that_no_longer_counts_is_withdrawn(self, home):

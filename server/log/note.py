@@ -11,6 +11,7 @@ import base64
 import binascii
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -233,6 +234,20 @@ class SecretKey:
     name: str
     ed25519: bytes = field(repr=False)
     p256: bytes = field(repr=False)
+
+    @classmethod
+    def generate(cls, name: str) -> SecretKey:
+        """Return a new key.
+
+        Raises:
+            NoteRefused: If no log or witness can have this name.
+        """
+        if not is_name(name):
+            raise NoteRefused(
+                f"a log's or witness's name is printable ASCII without spaces and +, not {name!r}"
+            )
+        p256 = ec.generate_private_key(ec.SECP256R1()).private_numbers().private_value
+        return cls(name, os.urandom(keys.KEY_BYTES), p256.to_bytes(keys.KEY_BYTES, "big"))
 
     @classmethod
     def parse(cls, text: str) -> SecretKey:

@@ -10,8 +10,10 @@ A number above 999 is a path of groups of three digits: x001/x234/067.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import re
+import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -92,10 +94,24 @@ def read_entries(fetch: Fetch, since: int, size: int) -> Iterator[bytes]:
     """
     for start, width in _spans(size, since):
         path = tile_path("entries", start // WIDTH, width)
-        bundle = decode_bundle(fetch(path))
+        try:
+            bundle = decode_bundle(fetch(path))
+        except NoteRefused:
+            if width == WIDTH:
+                raise
+            bundle = _beginning(fetch, start // WIDTH, width)
+            if not bundle:
+                raise
         if len(bundle) != width:
             raise NoteRefused(f"{path} has {len(bundle)} entries instead of {width}")
         yield from bundle[max(0, since - start) :]
+
+
+def _beginning(fetch: Fetch, number: int, width: int) -> list[bytes]:
+    """Return the first entries of a complete bundle, which may have replaced its parts, or []."""
+    with contextlib.suppress(NoteRefused):
+        return decode_bundle(fetch(tile_path("entries", number)))[:width]
+    return []
 
 
 def encode_bundle(entries: Sequence[bytes]) -> bytes:
@@ -133,20 +149,30 @@ def _spans(size: int, since: int) -> Iterator[tuple[int, int]]:
 
 
 def _download(url: str) -> bytes:
+    data, end = bytearray(), time.monotonic() + _TIMEOUT_S
     try:
         with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response:
-            data: bytes = response.read(_MAX_FILE_BYTES + 1)
+            while len(data) <= _MAX_FILE_BYTES and (piece := response.read1(2**16)):
+                data += piece
+                if time.monotonic() > end:  # urllib's limit is for each read
+                    raise TimeoutError(f"it took more than {_TIMEOUT_S:g} s")
+            if response.length and len(data) <= _MAX_FILE_BYTES:
+                raise NoteRefused(f"{url} cannot be read: it ended early")
     except (OSError, http.client.HTTPException, ValueError) as e:
         raise NoteRefused(f"{url} cannot be read: {getattr(e, 'reason', e)}") from None
     if len(data) > _MAX_FILE_BYTES:
         raise NoteRefused(f"{url} is longer than any file of a log")
-    return data
+    return bytes(data)
 
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(_MAX_FILE_BYTES + 1)
     except OSError as e:
         raise NoteRefused(
             f"{path} cannot be read: {e.strerror}; a log's folder is what its export wrote"
         ) from None
+    if len(data) > _MAX_FILE_BYTES:
+        raise NoteRefused(f"{path} is longer than any file of a log")
+    return data

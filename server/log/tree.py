@@ -124,6 +124,42 @@ class Tree:
         return node_hash(self._hash(start, middle), self._hash(middle, end))
 
 
+class Edge:
+    """The right edge of a tree, which is enough to append leaves and to compute the root.
+
+    Args:
+        size: The number of leaves.
+        hashes: Those of the complete subtrees at the edge, largest first.
+
+    Raises:
+        ValueError: If a tree of this size has another number of them.
+    """
+
+    def __init__(self, size: int = 0, hashes: Iterable[bytes] = ()) -> None:
+        self.size = size
+        self.hashes = list(hashes)
+        if size < 0 or len(self.hashes) != size.bit_count():
+            raise ValueError(f"a tree of {size} leaves has {size.bit_count()} hashes at its edge")
+
+    def append(self, leaf: bytes) -> None:
+        """Add a leaf's hash."""
+        self.hashes.append(leaf)
+        rest = self.size
+        while rest & 1:
+            right = self.hashes.pop()
+            self.hashes[-1] = node_hash(self.hashes[-1], right)
+            rest >>= 1
+        self.size += 1
+
+    @property
+    def root(self) -> bytes:
+        """The tree's root."""
+        *lefts, root = self.hashes or [hashlib.sha256().digest()]
+        for left in reversed(lefts):
+            root = node_hash(left, root)
+        return root
+
+
 def check_consistency(old: int, old_root: bytes, size: int, root: bytes, proof: Sequence[bytes]) -> None:
     """Check a proof that one tree is the beginning of another (RFC 9162, section 2.1.4.2).
 

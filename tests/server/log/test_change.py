@@ -1,0 +1,67 @@
+"""How versions of a question are counted: every byte is a change, except values appended to its groups."""
+
+import json
+
+import pytest
+
+from hushmote.server.log.change import Change, compare, question_fields
+
+OLD = b'{"v":1,"name":"t","group":"fw","groups":["1.0","1.1"],"every":3,"labels":["a","b"]}'
+
+
+def changed(**fields):
+    return json.dumps(json.loads(OLD) | fields, separators=(",", ":")).encode()
+
+
+class TestCompare:
+    def test_same_bytes_are_no_change(self):
+        assert compare(OLD, OLD) is Change.NONE
+
+    def test_first_version_is_a_change(self):
+        assert compare(None, OLD) is Change.QUESTION
+
+    @pytest.mark.parametrize("values", [["1.2"], ["1.2", "2.0"], ["größer"]])
+    def test_appended_group_values(self, values):
+        longer = json.loads(OLD)["groups"] + values
+        new = OLD.replace(b'"1.1"]', b'"1.1",' + json.dumps(values, ensure_ascii=False).encode()[1:])
+        assert json.loads(new)["groups"] == longer
+        assert compare(OLD, new) is Change.GROUPS
+
+    @pytest.mark.parametrize(
+        "new",
+        [
+            OLD + b" ",
+            OLD.replace(b":1", b": 1"),
+            OLD.replace(b'"v":1,"name":"t"', b'"name":"t","v":1'),
+            changed(groups=["1.1", "1.0"]),
+            changed(groups=["1.0"]),
+            changed(groups=["1.2", "1.0", "1.1"]),
+            changed(groups=["1.0", "1.1", "1.2"], every=4),
+            changed(groups=["1.0", "1.1", "1.2"]) + b"\n",
+            changed(groups=["1.0", "1.1", "1.2"]).replace(b'"v":1', b'"v": 1'),
+            changed(groups=["1.0", "1.1", 2]),
+            changed(labels=["a", "b", "c"]),
+            changed(group="hw"),
+            b"[]",
+            b"\xff",
+            b"",
+        ],
+    )
+    def test_anything_else_is_a_change(self, new):
+        assert compare(OLD, new) is Change.QUESTION
+
+    def test_first_groups_are_a_change(self):
+        assert compare(b'{"groups":[]}', b'{"groups":["a"]}') is Change.QUESTION
+        assert compare(b"{}", b'{"groups":["a"]}') is Change.QUESTION
+
+
+class TestFields:
+    @pytest.mark.parametrize(
+        "data",
+        [b"", b"[]", b"{", b'{"name":"a","name":"b"}', b"\xff", b"[" * 100_000, b'{"a":{"b":1,"b":2}}'],
+    )
+    def test_refuses_what_clients_could_read_differently(self, data):
+        assert question_fields(data) is None
+
+    def test_reads_fields(self):
+        assert (question_fields(OLD) or {})["name"] == "t"

@@ -18,7 +18,6 @@ reach it may, but only web pages from its own host.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections import Counter
@@ -31,6 +30,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Match, Route
 
 from ...server.service.http_endpoint import METRICS_TYPE, health
+from ...server.service.request_body import read_body
 from ...server.wire.topics import NameRefused, check_device, is_fleet, report_topic
 from . import body
 from .access import Access
@@ -38,7 +38,6 @@ from .limits import Buckets, Rates, client_of
 from .metrics import DoorNumbers
 from .publisher import Outcome, ReportPublisher
 
-BODY_S = 8.0  # time limit for a body
 MARK = "hushmote-door"  # the header of the door's own answers, which a captive portal or another server lacks
 
 _PATHS = (
@@ -186,7 +185,7 @@ class Door:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in (body.RAW, body.JSON):
             _refuse(415, f"the Content-Type must be {body.RAW}, or {body.JSON} from a LoRaWAN server")
-        content, device = await _content(request, body.MAX_BYTES[kind]), request.path_params.get("device")
+        content, device = await read_body(request, body.MAX_BYTES[kind]), request.path_params.get("device")
         try:
             if kind == body.JSON:
                 named, content = body.uplink(content)
@@ -246,24 +245,3 @@ def _refuse(status: int, text: str, **headers: str) -> NoReturn:
 
 def _again(status: int, text: str, after_s: int) -> NoReturn:
     raise HTTPException(status, text, {"retry-after": str(after_s)})
-
-
-async def _content(request: Request, max_bytes: int) -> bytes:
-    """Return the body; refuse it as soon as it exceeds max_bytes."""
-    close = "close"  # close the connection, because no request can follow an unread body
-    too_long = f"the body is too long: at most {max_bytes} bytes are allowed"
-    length = request.headers.get("content-length", "0")
-    if not length.isdecimal():
-        _refuse(400, "the Content-Length must be a number", connection=close)
-    if len(length) > 9 or int(length) > max_bytes:
-        _refuse(413, too_long, connection=close)
-    content = b""
-    try:
-        async with asyncio.timeout(BODY_S):
-            async for piece in request.stream():
-                content += piece
-                if len(content) > max_bytes:
-                    _refuse(413, too_long, connection=close)
-    except TimeoutError:
-        _refuse(408, f"the body did not arrive within {BODY_S:g} s", connection=close)
-    return content

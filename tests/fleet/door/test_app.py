@@ -19,6 +19,7 @@ from traffic import publish
 from hushmote.fleet.door import app as module
 from hushmote.fleet.door.access import LOOPBACK, Access
 from hushmote.fleet.door.limits import Rate, Rates
+from hushmote.server.service import request_body
 from hushmote.server.service.bounded_http import BoundedServer
 from hushmote.server.service.tokens import TokenFile, Tokens
 from hushmote.simulator.broker import MosquittoBroker
@@ -434,7 +435,7 @@ class TestSlowClients:
             s.shutdown(socket.SHUT_WR)
             assert statuses(receive_all(s)) in ([], [400])
         with monkeypatch.context() as patch, socket.create_connection(("127.0.0.1", door.port)) as s:
-            patch.setattr(module, "BODY_S", 0.2)
+            patch.setattr(request_body, "BODY_S", 0.2)
             s.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(REPORT) + REPORT[:5])
             received = receive_all(s)
         assert statuses(received) == [408]

@@ -1,0 +1,379 @@
+"""A witness of one log: reads every new entry, and signs a tree head only if its rule holds.
+
+It speaks C2SP's tlog-witness protocol. Besides the cosignature, which the public ecosystem verifies, it
+returns a P-256 signature line, which boards verify.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from ...server.errors import HushmoteError, os_reason
+from ...server.log.note import COSIGNATURE, Checkpoint, NoteRefused, SecretKey, Signature, valid_signatures
+from ...server.log.tiles import CHECKPOINT, Fetch, read_entries
+from ...server.log.tree import Edge, ProofRefused, check_consistency, leaf_hash
+from ...server.wire.limits import EARLIEST, LATEST
+from .rule import Rule, Verdict, judge
+from .state import MAX_REFUSALS, Refusal, State, StateError, StateFile
+
+MAX_PROOF = 63
+READ_S = 25.0  # for the entries of one request
+AGAIN_S = 60  # after a failure that may end by itself
+_OLD = re.compile(r"old (0|[1-9][0-9]{0,18})")
+_MAX_READ_BYTES = 2**26
+
+
+class NotSigned(HushmoteError):
+    """Raised for a tree head that the witness does not sign.
+
+    Attributes:
+        status: The HTTP status of C2SP's tlog-witness protocol; 503 if it may sign it later.
+        retry_after_s: For status 503.
+    """
+
+    def __init__(self, status: int, text: str, retry_after_s: int = AGAIN_S) -> None:
+        super().__init__(text)
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+class OtherSize(NotSigned):
+    """Raised if a request does not start from the size that the witness signed last.
+
+    Attributes:
+        size: That size.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__(409, f"{size}")
+        self.size = size
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request to sign.
+
+    Attributes:
+        old: The size from which the proof starts.
+        proof: The hashes of the consistency proof.
+        checkpoint: The tree head with its signatures.
+    """
+
+    old: int
+    proof: tuple[bytes, ...]
+    checkpoint: Checkpoint
+
+    @classmethod
+    def parse(cls, body: bytes) -> Request:
+        """Read the body of add-checkpoint.
+
+        Raises:
+            NotSigned: If it is malformed.
+        """
+        try:
+            head, blank, note = body.decode().partition("\n\n")
+            first, *lines = head.split("\n")
+            old = _OLD.fullmatch(first)
+            proof = tuple(base64.b64decode(line, validate=True) for line in lines)
+            if not blank or old is None or len(proof) > MAX_PROOF or any(len(node) != 32 for node in proof):
+                raise ValueError
+            return cls(int(old[1]), proof, Checkpoint.parse(note))
+        except NoteRefused as e:
+            raise NotSigned(400, str(e)) from None
+        except (ValueError, binascii.Error):
+            text = "the body must be a line `old SIZE`, at most 63 hashes, an empty line and a checkpoint"
+            raise NotSigned(400, text) from None
+
+
+class Witness:
+    """A witness of one log.
+
+    Args:
+        key: The witness's key.
+        rule: What it signs.
+        fetch: Reads the log's files.
+        file: Its state file, which must be held.
+        clock: Unix time.
+        monotonic: Monotonic seconds.
+        state: The state of a new witness; None to read it from the file.
+
+    Raises:
+        StateError: If the state cannot be used.
+    """
+
+    def __init__(
+        self,
+        key: SecretKey,
+        rule: Rule,
+        fetch: Fetch,
+        file: StateFile,
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        state: State | None = None,
+    ) -> None:
+        self.key = key
+        self.rule = rule
+        self._fetch = fetch
+        self._file = file
+        self._clock = clock
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._refused: tuple[str, float, NotSigned] | None = None
+        self.state = state or file.load(str(rule.log), str(key.public(COSIGNATURE)))
+
+    @classmethod
+    def begin(
+        cls,
+        key: SecretKey,
+        rule: Rule,
+        fetch: Fetch,
+        file: StateFile,
+        clock: Callable[[], float] = time.time,
+    ) -> Witness:
+        """Create the state of a new witness, which accepts the log's history up to now.
+
+        Raises:
+            StateError: If there already is a state, or it cannot be written.
+            NoteRefused: If the log cannot be read.
+            NotSigned: If the log lies, or has a fleet that is not in the rule.
+        """
+        if file.exists():
+            raise StateError(f"{file.path} already exists: move it away to begin again")
+        state = State(str(rule.log), str(key.public(COSIGNATURE)))
+        witness = cls(key, rule, fetch, file, clock=clock, state=state)
+        witness.accept(None)
+        return witness
+
+    def add_checkpoint(self, body: bytes) -> tuple[Signature, Signature]:
+        """Return the witness's signatures of a tree head; the new state is on disk by then.
+
+        Raises:
+            NotSigned: If it does not sign.
+        """
+        request = Request.parse(body)
+        self._check_own(request.checkpoint)
+        checkpoint = self._verified(request.checkpoint)
+        if request.old > checkpoint.size:
+            raise NotSigned(400, f"the old size {request.old} is above the size {checkpoint.size}")
+        with self._lock:
+            if request.old != self.state.size:
+                raise OtherSize(self.state.size)
+            self._check_proof(checkpoint, request.proof)
+            return self._sign(checkpoint)
+
+    def check(self) -> tuple[Checkpoint, tuple[Signature, Signature] | None]:
+        """Read the log's newest tree head, and sign it if it is new; return it and the signatures.
+
+        Raises:
+            NoteRefused: If it cannot be read.
+            NotSigned: If it is not signed.
+        """
+        newest = self._newest()
+        self._check_own(newest)
+        checkpoint = self._verified(newest)
+        with self._lock:
+            self._check_is_newer(checkpoint)
+            is_new = checkpoint.size > self.state.size or not self.state.checkpoint
+            return checkpoint, self._sign(checkpoint) if is_new else None
+
+    def accept(self, size: int | None) -> tuple[str, ...]:
+        """Accept all entries up to a size, which a person has read; return the names of what changed.
+
+        The witness then continues from that size. Nothing is signed until the log asks for it.
+
+        Args:
+            size: The tree's size; None for all entries.
+
+        Raises:
+            NoteRefused: If the log cannot be read.
+            NotSigned: If the log lies, or has a fleet that is not in the rule.
+            StateError: If the state cannot be written.
+        """
+        checkpoint = self._verified(self._newest())
+        with self._lock:
+            now = self._now()
+            self._check_is_newer(checkpoint)
+            end = checkpoint.size if size is None else size
+            if not self.state.size <= end <= checkpoint.size:
+                raise NotSigned(
+                    400,
+                    f"the witness is at size {self.state.size} and the log at {checkpoint.size}: accept a "
+                    "size from the one to the other",
+                )
+            entries = self._read(checkpoint, None)
+            count = end - self.state.size
+            verdict = judge(self.rule, self.state.records, entries[:count], now, is_accepted=True)
+            self._check_problems(checkpoint, verdict)
+            edge = _extended(self.state, entries[:count])
+            state = replace(
+                self.state,
+                begun=end,
+                size=end,
+                edge=tuple(edge.hashes),
+                time=now,
+                checkpoint="",
+                records=verdict.records,
+            )
+            _save(self._file, state)
+            self.state, self._refused = state, None
+        return verdict.changed
+
+    def _newest(self) -> Checkpoint:
+        return Checkpoint.parse(self._fetch(CHECKPOINT).decode("utf-8", "replace"))
+
+    def _now(self) -> int:
+        """Return the time for the rule, which never goes back behind the last signature."""
+        now = int(self._clock())
+        if not EARLIEST.timestamp() <= now < LATEST.timestamp():
+            raise NotSigned(503, "the witness's clock is wrong: it shows a year before 2025 or after 2055")
+        return max(self.state.time, now)
+
+    def _verified(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Return a checkpoint with the log's signature only; refuse it if the log has not signed it."""
+        if checkpoint.origin != self.rule.origin:
+            text = f"this witness watches {self.rule.origin}, not {checkpoint.origin}"
+            raise NotSigned(404, text)
+        try:
+            lines = valid_signatures(checkpoint, [self.rule.log])
+        except NoteRefused as e:
+            raise NotSigned(403, str(e)) from None
+        if not lines:
+            raise NotSigned(403, f"it is not signed by {self.rule.log}")
+        return replace(checkpoint, signatures=tuple(lines.values()))
+
+    def _check_own(self, checkpoint: Checkpoint) -> None:
+        """Refuse to go on if the witness signed this checkpoint, but its state is older."""
+        own = self.key.public(COSIGNATURE)
+        if checkpoint.size > self.state.size and any(
+            own.verify(checkpoint.text, s) for s in checkpoint.signatures
+        ):
+            # Not recorded: the state is wrong.
+            raise NotSigned(
+                403,
+                f"this witness has signed size {checkpoint.size}, but its state has {self.state.size}: the "
+                "state is an old copy; restore the newest one, or begin again with --new-state",
+            )
+
+    def _check_is_newer(self, checkpoint: Checkpoint) -> None:
+        size = self.state.size
+        if checkpoint.size < size:
+            self._refuse(
+                checkpoint, NotSigned(403, f"the log went back from size {size} to {checkpoint.size}")
+            )
+        if checkpoint.size == size and checkpoint.root != self.state.root:
+            self._refuse(checkpoint, NotSigned(422, _two_histories(size)))
+
+    def _check_proof(self, checkpoint: Checkpoint, proof: Sequence[bytes]) -> None:
+        state = self.state
+        if checkpoint.size == state.size:
+            self._check_is_newer(checkpoint)
+        try:
+            check_consistency(state.size, state.root, checkpoint.size, checkpoint.root, proof)
+        except ProofRefused as e:
+            # Not recorded, because anyone can send a wrong proof with the log's checkpoint.
+            raise NotSigned(422, f"{e}, or its proof is wrong") from None
+
+    def _sign(self, checkpoint: Checkpoint) -> tuple[Signature, Signature]:
+        """Sign a verified checkpoint, at least as large as the state's tree, if the rule allows it."""
+        state, now = self.state, self._now()
+        if checkpoint.size > state.size:
+            if self._refused and self._refused[0] == checkpoint.text and self._monotonic() < self._refused[1]:
+                raise self._refused[2]
+            try:
+                entries = self._read(checkpoint, self._monotonic() + READ_S)
+            except NoteRefused as e:
+                self._refuse(checkpoint, NotSigned(503, f"the log's files cannot be read: {e}"))
+            verdict = judge(self.rule, state.records, entries, now)
+            self._check_problems(checkpoint, verdict)
+            edge = _extended(state, entries)
+            state = replace(state, size=edge.size, edge=tuple(edge.hashes), records=verdict.records)
+        lines = self.key.cosign(checkpoint.text, int(self._clock()))
+        note = str(replace(checkpoint, signatures=(*checkpoint.signatures, *lines)))
+        state = replace(state, time=now, checkpoint=note)
+        if state.size > self.state.size or not self.state.checkpoint:
+            try:
+                _save(self._file, state)
+            except StateError as e:
+                raise NotSigned(503, str(e)) from None
+        self.state = state
+        return lines
+
+    def _read(self, checkpoint: Checkpoint, end: float | None) -> list[bytes]:
+        """Return the entries after the state's tree, which hash to a checkpoint's root.
+
+        Args:
+            checkpoint: The checkpoint.
+            end: Monotonic time at which to give up; None for never.
+
+        Raises:
+            NoteRefused: If they cannot be read.
+            NotSigned: If they are not those of the checkpoint.
+        """
+        count = 0
+
+        def fetch(path: str) -> bytes:
+            nonlocal count
+            if end is not None and (self._monotonic() > end or count > _MAX_READ_BYTES):
+                raise NoteRefused(f"there is more than {READ_S:g} s or 64 MB to read: use --accept")
+            data = self._fetch(path)
+            count += len(data)
+            return data
+
+        entries = list(read_entries(fetch, self.state.size, checkpoint.size))
+        if _extended(self.state, entries).root != checkpoint.root:
+            text = f"the log's entries are not those of the tree of size {checkpoint.size} that it signed"
+            self._refuse(checkpoint, NotSigned(403, text))
+        return entries
+
+    def _check_problems(self, checkpoint: Checkpoint, verdict: Verdict) -> None:
+        """Refuse a checkpoint for a verdict's problems; those that need a person come first."""
+        if not verdict.problems:
+            return
+        waits = [problem.wait_s for problem in verdict.problems if problem.wait_s is not None]
+        lasting = [problem for problem in verdict.problems if problem.wait_s is None]
+        # Those that need a change of the rule first.
+        problems = sorted(lasting or verdict.problems, key=lambda problem: problem.is_acceptable)
+        text = problems[0].text + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else "")
+        if lasting and problems[0].is_acceptable:
+            text += f"; someone who has read the entries can accept them with --accept {checkpoint.size}"
+        self._refuse(checkpoint, NotSigned(403, text) if lasting else NotSigned(503, text, max(waits)))
+
+    def _refuse(self, checkpoint: Checkpoint, refusal: NotSigned) -> NoReturn:
+        """Remember a refusal, for the page, and raise it."""
+        self._refused = (checkpoint.text, self._monotonic() + min(AGAIN_S, refusal.retry_after_s), refusal)
+        record = Refusal(int(self._clock()), checkpoint.size, str(refusal), str(checkpoint))
+        same = (record.size, record.reason, record.checkpoint)
+        others = [r for r in self.state.refusals if (r.size, r.reason, r.checkpoint) != same]
+        is_new = len(others) == len(self.state.refusals)
+        self.state = replace(self.state, refusals=(*others, record)[-MAX_REFUSALS:])
+        if is_new and self._file.exists():
+            with contextlib.suppress(OSError):  # it is for readers, and does not protect anyone
+                self._file.save(self.state)
+        raise refusal
+
+
+def _save(file: StateFile, state: State) -> None:
+    try:
+        file.save(state)
+    except OSError as e:
+        raise StateError(f"cannot write {file.path}: {os_reason(e)}") from None
+
+
+def _extended(state: State, entries: Sequence[bytes]) -> Edge:
+    edge = Edge(state.size, state.edge)
+    for entry in entries:
+        edge.append(leaf_hash(entry))
+    return edge
+
+
+def _two_histories(size: int) -> str:
+    return f"the log has shown two histories of size {size}: keep both signed checkpoints as evidence"

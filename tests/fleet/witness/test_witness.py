@@ -1,0 +1,507 @@
+"""A witness signs one history, and refuses every lie of a log."""
+
+import base64
+import dataclasses
+import errno
+import os
+import threading
+from typing import Any
+
+import pytest
+from public_log import (
+    DAY_S,
+    HOUR_S,
+    KEY,
+    LOG,
+    NOW,
+    Clock,
+    PublicLog,
+    begin,
+    body,
+    restart,
+    rule,
+    version,
+    withdrawal,
+)
+from refusals import fails
+
+from hushmote.fleet.witness.state import MAX_REFUSALS, StateError, StateFile
+from hushmote.fleet.witness.witness import AGAIN_S, READ_S, NotSigned, OtherSize, Request, Witness
+from hushmote.server.log import tiles
+from hushmote.server.log.note import COSIGNATURE, ECDSA, Checkpoint, NoteRefused, SecretKey
+from hushmote.server.log.tiles import tile_path
+from hushmote.server.log.tree import Edge, Tree
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def file(tmp_path):
+    with StateFile(tmp_path / "state.json") as file:
+        yield file
+
+
+@pytest.fixture
+def log(tmp_path):
+    return PublicLog(tmp_path / "log", [version()])
+
+
+def numbered(count, start=0):
+    """Return as many withdrawals, which a rule never limits."""
+    return [withdrawal(f"q{start + n}") for n in range(count)]
+
+
+def refusal(witness, request) -> Any:
+    with pytest.raises(NotSigned) as caught:
+        witness.add_checkpoint(request)
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+class TestSigning:
+    def test_both_signatures_verify(self, log, file, clock):
+        witness = begin(log, file, clock)
+        log.append(version("door"))
+        cosignature, p256 = witness.add_checkpoint(log.request(1))
+        text = log.checkpoint().text
+        assert KEY.public(COSIGNATURE).verify(text, cosignature)
+        assert int.from_bytes(cosignature.value[:8], "big") == NOW
+        assert KEY.public(ECDSA).verify(text, p256)
+
+    @pytest.mark.parametrize("size", [1, 2, 3, 255, 256, 257, 511, 512, 513, 1024])
+    def test_sizes_around_powers_of_two(self, tmp_path, file, clock, size):
+        log = PublicLog(tmp_path / "log", numbered(size))
+        witness = begin(log, file, clock)
+        for more in (1, 1, 255):
+            old = log.tree.size
+            log.append(*numbered(more, old))
+            witness.add_checkpoint(log.request(old))
+        assert witness.state.root == log.tree.root()
+        assert restart(log, file, clock).state.root == log.tree.root()
+
+    def test_empty_log(self, tmp_path, file, clock):
+        log = PublicLog(tmp_path / "log")
+        witness = begin(log, file, clock)
+        assert witness.state.size == 0
+        witness.add_checkpoint(log.request(0))
+        log.append(version())
+        witness.add_checkpoint(log.request(0))
+        unsigned = Checkpoint(log.checkpoint().origin, 0, b"\0" * 32)
+        wrong = dataclasses.replace(unsigned, signatures=LOG.sign(unsigned.text))
+        assert refusal(restart(log, file, clock), body(0, [], wrong)).status == 409
+
+    def test_size_zero_with_a_root(self, tmp_path, file, clock):
+        log = PublicLog(tmp_path / "log")
+        witness = begin(log, file, clock)
+        unsigned = Checkpoint(log.checkpoint().origin, 0, b"\0" * 32)
+        wrong = dataclasses.replace(unsigned, signatures=LOG.sign(unsigned.text))
+        assert refusal(witness, body(0, [], wrong)).status == 422
+
+    def test_signs_the_same_size_again_with_a_new_time(self, log, file, clock):
+        witness = begin(log, file, clock)
+        first = witness.add_checkpoint(log.request(1))
+        clock.now += 60
+        again = witness.add_checkpoint(log.request(1))
+        assert again[0] != first[0]
+        assert again[1] == first[1]
+
+    def test_keeps_the_signed_checkpoint(self, log, file, clock):
+        witness = begin(log, file, clock)
+        lines = witness.add_checkpoint(log.request(1))
+        kept = Checkpoint.parse(restart(log, file, clock).state.checkpoint)
+        assert set(lines) < set(kept.signatures)
+        assert kept.text == log.checkpoint().text
+
+    def test_state_is_on_disk_before_the_answer(self, log, file, clock, monkeypatch):
+        witness = begin(log, file, clock)
+        log.append(version("door"))
+        signed = []
+        monkeypatch.setattr(
+            SecretKey, "cosign", lambda *a, sign=SecretKey.cosign: signed.append(1) or sign(*a)
+        )
+
+        def fail(*_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", fail)
+            error = refusal(witness, log.request(1))
+        assert (error.status, str(error)) == (503, f"cannot write {file.path}: No space left on device")
+        assert signed
+        assert witness.state.size == 1
+        witness.add_checkpoint(log.request(1))
+        assert restart(log, file, clock).state.size == 2
+
+
+class TestProtocol:
+    @pytest.mark.parametrize(
+        "data",
+        [
+            b"",
+            b"\n\n",
+            b"old 0\n",
+            b"old 00\n\n",
+            b"old -1\n\n",
+            b"old 1 \n\n",
+            b"new 1\n\n",
+            b"old 1\nabc\n\n",
+            b"old 1\n" + base64.b64encode(bytes(31)) + b"\n\n",
+            b"old 1\n" + (base64.b64encode(bytes(32)) + b"\n") * 64 + b"\n",
+            b"\xff",
+            b"old 1\r\n\r\n",
+            b"old 1\n\nexample.org/questions\n1\nAAAA\n\n",
+            b"old 1\n\nexample.org/questions\n4294967296\n" + base64.b64encode(bytes(32)) + b"\n\n",
+        ],
+    )
+    def test_malformed_body(self, data):
+        with pytest.raises(NotSigned) as caught:
+            Request.parse(data)
+        assert caught.value.status == 400
+
+    def test_statuses_of_the_specification(self, log, file, clock):
+        witness = begin(log, file, clock)
+        log.append(version("door"))
+        log.append(version("window"))
+        other = SecretKey("example.org/other", b"\1" * 32, b"\2" * 32)
+        assert (
+            refusal(witness, body(1, [], log.checkpoint(origin="example.org/other", secret=other))).status
+            == 404
+        )
+        stranger = SecretKey(LOG.name, b"\7" * 32, b"\2" * 32)
+        assert refusal(witness, body(1, [], log.checkpoint(secret=stranger))).status == 403
+        forged = str(log.checkpoint(2)).replace("\n2\n", "\n3\n")
+        assert refusal(witness, body(1, [], forged)).status == 403
+        assert refusal(witness, body(3, [], log.checkpoint(2))).status == 400
+        assert refusal(witness, body(0, [], log.checkpoint())).size == 1
+        assert refusal(witness, body(1, [], log.checkpoint())).status == 422
+        assert refusal(witness, body(1, [bytes(32)] * 63, log.checkpoint())).status == 422
+        witness.add_checkpoint(log.request(1, 2))
+        witness.add_checkpoint(log.request(2, 3))
+
+    def test_replay_of_an_older_tree(self, log, file, clock):
+        witness = begin(log, file, clock)
+        log.append(version("door"))
+        old = log.request(1)
+        witness.add_checkpoint(old)
+        log.append(version("window"))
+        witness.add_checkpoint(log.request(2))
+        error = refusal(witness, old)
+        assert isinstance(error, OtherSize)
+        assert error.size == 3
+        assert witness.state.refusals == ()
+
+    def test_largest_size(self, log, file, clock):
+        witness = begin(log, file, clock)
+        unsigned = Checkpoint(LOG.name, 2**32 - 1, bytes(32))
+        signed = dataclasses.replace(unsigned, signatures=LOG.sign(unsigned.text))
+        assert refusal(witness, body(1, [bytes(32)] * 40, signed)).status == 422
+        empty = PublicLog(log.folder.parent / "empty")
+        (log.folder.parent / "other").mkdir()
+        with StateFile(log.folder.parent / "other" / "state.json") as other:
+            error = refusal(begin(empty, other, clock), body(0, [], signed))
+        assert error.status == 503
+        assert "cannot be read" in str(error)
+
+
+class TestTwoHistories:
+    def fork(self, log, *entries):
+        fork = PublicLog(log.folder, log.entries[:1])
+        fork.append(*entries)
+        return fork
+
+    def test_never_signs_both(self, log, file, clock):
+        witness = begin(log, file, clock)
+        log.append(version("door"))
+        witness.add_checkpoint(log.request(1))
+        fork = self.fork(log, version("door", labels=["yours"]))
+        error = refusal(witness, fork.request(2))
+        assert error.status == 422
+        assert "two histories of size 2" in str(error)
+        fork.append(version("window"))
+        assert refusal(witness, fork.request(2)).status == 422
+        assert refusal(witness, fork.request(1)).status == 409
+        with pytest.raises(NotSigned, match="not those of the tree of size 3"):
+            witness.check()
+
+    def test_keeps_the_evidence(self, log, file, clock):
+        witness = begin(log, file, clock)
+        log.append(version("door"))
+        witness.add_checkpoint(log.request(1))
+        refusal(witness, self.fork(log, version("door", a=2)).request(2))
+        state = restart(log, file, clock).state
+        seen = [Checkpoint.parse(note) for note in (state.checkpoint, state.refusals[-1].checkpoint)]
+        assert seen[0].size == seen[1].size
+        assert seen[0].root != seen[1].root
+        public = rule().log
+        assert all(any(public.verify(note.text, line) for line in note.signatures) for note in seen)
+
+    def test_log_set_back(self, log, file, clock):
+        witness = begin(log, file, clock)
+        log.append(version("door"), version("window"))
+        witness.add_checkpoint(log.request(1))
+        log.write("checkpoint", str(log.checkpoint(2)).encode())  # from a backup
+        with pytest.raises(NotSigned, match="went back from size 3 to 2"):
+            witness.check()
+        assert refusal(witness, log.request(2, 2)).size == 3
+        clock.now += 2 * DAY_S
+        restored = self.fork(log, version("door"))
+        restored.append(version("window", a=1))
+        assert refusal(witness, restored.request(2)).size == 3
+        assert refusal(witness, restored.request(3)).status == 422
+
+    def test_lost_state_is_noticed_in_the_log(self, log, file, clock):
+        witness = begin(log, file, clock)
+        backup = file.path.read_bytes()
+        log.append(version("door"))
+        witness.add_checkpoint(log.request(1))
+        log.write("checkpoint", witness.state.checkpoint.encode())
+        file.path.write_bytes(backup)
+        old = restart(log, file, clock)
+        with pytest.raises(
+            NotSigned, match="has signed size 2, but its state has 1: the state is an old copy"
+        ):
+            old.check()
+        assert refusal(old, body(1, [], witness.state.checkpoint)).status == 403
+        file.path.unlink()
+        assert begin(log, file, clock).state.size == 2
+
+
+class TestLies:
+    def test_entries_of_another_tree(self, log, file, clock):
+        witness = begin(log, file, clock)
+        log.append(version("door"))
+        log.write("tile/entries/000.p/2", tiles.encode_bundle([log.entries[0], version("door", a=1)]))
+        error = refusal(witness, log.request(1))
+        assert error.status == 403
+        assert "are not those of the tree of size 2" in str(error)
+
+    @pytest.mark.parametrize("damage", ["missing", "short", "few", "many", "oversized", "empty", "half"])
+    def test_withheld_and_damaged_files(self, log, file, clock, damage):
+        witness = begin(log, file, clock)
+        log.append(version("door"), version("window"))
+        path, good = tile_path("entries", 0, 3), tiles.encode_bundle(log.entries)
+        damaged = {
+            "short": good[:-1],
+            "few": tiles.encode_bundle(log.entries[:2]),
+            "many": good + tiles.encode_bundle([version()]),
+            "oversized": bytes(2**24 + 2**17),
+            "empty": b"",
+            "half": good[: len(good) // 2],
+        }
+        if damage == "missing":
+            (log.folder / path).unlink()
+        else:
+            log.write(path, damaged[damage])
+        error = refusal(witness, log.request(1))
+        assert (error.status, error.retry_after_s) == (503, AGAIN_S)
+        assert "the log's files cannot be read" in str(error)
+        assert witness.state.size == 1
+        log.write(path, good)
+        assert refusal(witness, log.request(1)) is error  # it does not read again at once
+        clock.now += AGAIN_S
+        witness.add_checkpoint(log.request(1))
+
+    def test_gives_up_after_a_time(self, tmp_path, file, clock):
+        log = PublicLog(tmp_path / "log", numbered(1))
+        begin(log, file, clock)
+
+        def fetch(path):
+            clock.now += READ_S / 2 + 1
+            return tiles.reader(str(log.folder))(path)
+
+        witness = restart(log, file, clock, fetch=fetch)
+        log.append(*numbered(1000, 1))
+        error = refusal(witness, log.request(1))
+        assert error.status == 503
+        assert "25 s or 64 MB" in str(error)
+
+    def test_complete_bundle_replaces_its_part(self, log, file, clock):
+        witness = begin(log, file, clock)
+        log.append(version("door"))
+        request = log.request(1)
+        log.append(*numbered(300, 2))
+        (log.folder / "tile/entries/000.p/2").unlink()
+        witness.add_checkpoint(request)
+
+
+class TestRule:
+    def test_signs_a_change_a_day_later(self, log, file, clock):
+        witness = begin(log, file, clock)
+        log.append(version(a=1))
+        error = refusal(witness, log.request(1))
+        assert (error.status, error.retry_after_s) == (503, DAY_S)
+        clock.now += DAY_S
+        witness.add_checkpoint(log.request(1))
+
+    def test_refuses_a_hundred_variants_until_accepted(self, log, file, clock):
+        witness = begin(log, file, clock)
+        log.append(*(version(home=number) for number in range(100)))
+        clock.now += DAY_S
+        error = refusal(witness, log.request(1))
+        assert error.status == 403
+        assert "100 versions since the last signature" in str(error)
+        assert "--accept 101" in str(error)
+        clock.now += DAY_S
+        assert refusal(witness, log.request(1)).status == 403
+        assert witness.accept(101) == ("home/temp",)
+        assert refusal(witness, log.request(1)).size == 101
+        witness.add_checkpoint(log.request(101))
+        log.append(version(a=-1))
+        assert refusal(witness, log.request(101)).retry_after_s == DAY_S
+
+    def test_clock_set_back_allows_no_more_changes(self, log, file, clock):
+        witness = begin(log, file, clock)
+        clock.now += DAY_S
+        log.append(version(a=1), version("door"))
+        witness.add_checkpoint(log.request(1))
+        log.append(version(a=2))
+        for now in (NOW, NOW - 300 * DAY_S, NOW + 2 * DAY_S - 1):
+            clock.now = now
+            assert refusal(restart(log, file, clock), log.request(3)).status == 503
+        clock.now = NOW + 2 * DAY_S
+        restart(log, file, clock).add_checkpoint(log.request(3))
+
+    def test_clock_ahead_allows_one_change_and_then_none(self, log, file, clock):
+        witness = begin(log, file, clock)
+        clock.now += 30 * DAY_S
+        log.append(version(a=1))
+        lines = witness.add_checkpoint(log.request(1))
+        assert int.from_bytes(lines[0].value[:8], "big") == NOW + 30 * DAY_S  # everyone can see it
+        log.append(version(a=2))
+        clock.now = NOW + HOUR_S
+        assert refusal(witness, log.request(2)).retry_after_s == DAY_S
+        clock.now = NOW + 20 * DAY_S
+        assert refusal(restart(log, file, clock), log.request(2)).status == 503
+        clock.now = NOW + 31 * DAY_S
+        restart(log, file, clock).add_checkpoint(log.request(2))
+
+    @pytest.mark.parametrize("now", [0, 1_700_000_000, 3_000_000_000])
+    def test_impossible_clock_signs_nothing(self, log, file, clock, now):
+        witness = begin(log, file, clock)
+        clock.now = now
+        assert "clock is wrong" in str(refusal(witness, log.request(1)))
+        with pytest.raises(NotSigned, match="clock is wrong"):
+            witness.accept(None)
+
+    def test_withdrawals_pass_beside_nothing_else(self, log, file, clock):
+        witness = begin(log, file, clock)
+        log.append(withdrawal())
+        witness.add_checkpoint(log.request(1))
+        log.append(version(), withdrawal(), version())
+        witness.add_checkpoint(log.request(2))
+
+    def test_unlisted_fleet_needs_another_rule(self, log, file, clock):
+        witness = begin(log, file, clock)
+        log.append(version(fleet="office"))
+        error = refusal(witness, log.request(1))
+        assert (error.status, "--accept" in str(error)) == (403, False)
+        with pytest.raises(NotSigned, match="the fleet office is not in the rule"):
+            witness.accept(None)
+        wider = restart(log, file, clock, rule=rule(("home", "office")))
+        wider.add_checkpoint(log.request(1))
+
+    def test_refusals_are_kept_and_bounded(self, log, file, clock):
+        witness = begin(log, file, clock)
+        for number in range(MAX_REFUSALS + 3):
+            log.append(version(a=number))
+            refusal(witness, log.request(1))
+            refusal(witness, log.request(1))
+        kept = restart(log, file, clock).state.refusals
+        assert [record.size for record in kept] == list(range(5, 13))
+
+
+class TestAccept:
+    def test_some_of_the_entries(self, log, file, clock):
+        witness = begin(log, file, clock)
+        log.append(version("door", a=1), version("door", a=2), version("window"))
+        assert witness.accept(2) == ("home/door",)
+        assert restart(log, file, clock).state.size == 2
+        assert refusal(witness, log.request(2)).status == 503
+        assert witness.accept(3) == ("home/door",)
+        witness.add_checkpoint(log.request(3))
+
+    @pytest.mark.parametrize("size", [0, 5, 2**32])
+    def test_sizes_outside(self, log, file, clock, size):
+        witness = begin(log, file, clock)
+        log.append(version("door"))
+        witness.add_checkpoint(log.request(1))
+        with pytest.raises(NotSigned, match="the witness is at size 2 and the log at 2"):
+            witness.accept(size)
+
+    def test_entries_cannot_change_after(self, log, file, clock):
+        witness = begin(log, file, clock)
+        log.append(version("door", a=1), version("door", a=2))
+        witness.accept(3)
+        fork = PublicLog(log.folder, [log.entries[0], version("door", a=9), log.entries[2]])
+        assert refusal(witness, fork.request(3)).status == 422
+
+    def test_begins_with_the_history(self, tmp_path, file, clock):
+        log = PublicLog(tmp_path / "log", [version(a=number) for number in range(300)])
+        witness = begin(log, file, clock)
+        assert (witness.state.begun, witness.state.size) == (300, 300)
+        log.append(version())
+        assert refusal(witness, log.request(300)).retry_after_s == DAY_S
+
+    def test_begins_only_once(self, log, file, clock):
+        begin(log, file, clock)
+        with fails("already exists: move it away", StateError):
+            begin(log, file, clock)
+
+    def test_a_failed_begin_leaves_no_state(self, log, file, clock):
+        log.append(version(fleet="office"))
+        with pytest.raises(NotSigned, match="office"):
+            begin(log, file, clock)
+        (log.folder / "checkpoint").unlink()
+        with pytest.raises(NoteRefused, match="cannot be read"):
+            begin(log, file, clock)
+        assert not file.exists()
+
+
+class TestConcurrency:
+    def test_a_hundred_requests_at_once(self, log, file, clock):
+        witness = begin(log, file, clock)
+        for number in range(100):
+            log.append(version(f"q{number}"))
+        results, late, start = [], [], threading.Barrier(100)
+
+        def ask(size):
+            start.wait()
+            try:
+                witness.add_checkpoint(log.request(1, size))
+                results.append(size)
+            except OtherSize:
+                late.append(size)
+
+        threads = [threading.Thread(target=ask, args=(size,)) for size in range(2, 102)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert results == [witness.state.size]
+        assert len(late) == 99
+        assert restart(log, file, clock).state.root == log.tree.root(witness.state.size)
+
+
+class TestEdge:
+    def test_has_the_roots_of_the_tree(self):
+        edge, tree = Edge(), Tree()
+        for number in range(600):
+            assert edge.root == tree.root()
+            edge = Edge(edge.size, edge.hashes)
+            leaf = number.to_bytes(32, "big")
+            edge.append(leaf)
+            tree.append(leaf)
+
+    def test_refuses_another_number_of_hashes(self):
+        for size, count in ((0, 1), (1, 0), (3, 1), (-1, 0)):
+            with pytest.raises(ValueError, match="at its edge"):
+                Edge(size, [bytes(32)] * count)
+
+
+def test_witness_is_of_one_log(log, file, clock):
+    begin(log, file, clock)
+    with fails("is of the witness", StateError):
+        Witness(SecretKey("b", b"\1" * 32, b"\1" * 32), rule(), tiles.reader(str(log.folder)), file)

@@ -110,6 +110,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote log watch https://example.org/log --state seen.json --feed log.xml",
     ),
     "log restore": ("hushmote log restore https://example.org/log --log-key log.key",),
+    "witness": (
+        "hushmote witness --create-key home.example/witness --key witness.json",
+        "hushmote witness --log https://log.example --key witness.json --rule rule.toml \\",
+        "  --state state.json --http 127.0.0.1:9419",
+    ),
     "notify": ("hushmote notify receivers.txt", "hushmote notify --test receivers.txt"),
     "flash": (
         "hushmote flash /dev/ttyACM0 k3f9x1.settings.json",

@@ -49,6 +49,7 @@ _PANELS = {
         "serve": "Run the aggregator: subscribe, authenticate, deduplicate, count, commit, acknowledge.",
         "log": "The public log of questions: its key, entries, proofs and files, and checks of them.",
         "door": "Accept reports over HTTP and publish them: for LoRaWAN servers, scripts and browsers.",
+        "witness": "Watch a log of questions for others, and sign it only while your rule holds.",
         "notify": "Check the addresses that `hushmote serve --notify` sends alerts to.",
         "status": "Show a store's health, each experiment's finding, and the rejected reports.",
     },

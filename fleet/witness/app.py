@@ -71,7 +71,7 @@ class WitnessApp(Starlette):
             async with self._turn:
                 lines = await _in_thread(lambda: self._witness.add_checkpoint(body))
         except OtherSize as e:
-            return Response(f"{e.size}\n", 409, media_type="text/x.tlog.size")
+            return Response(f"{e.size}\n", 409, {"content-type": "text/x.tlog.size"})
         except NotSigned as e:
             text = one_line(str(e))
             if text != self._logged:  # anyone can repeat a request

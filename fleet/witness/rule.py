@@ -88,18 +88,12 @@ class Rule:
 
     def __str__(self) -> str:
         """Return the rule as a sentence."""
-        changes = "change" if self.changes_a_day == 1 else f"{self.changes_a_day} changes"
-        fleets = "fleet" if self.most_fleets == 1 else "fleets"
-        scope = (
-            f"of at most {self.most_fleets} {fleets}"
-            if self.fleets is None
-            else f"of {', '.join(sorted(self.fleets)) or 'no fleet'}"
-        )
-        at_most = "one " if self.changes_a_day == 1 else ""
-        return (
-            f"one version of a question at a time, at most {at_most}{changes} of it in 24 hours, and only "
-            f"questions {scope}"
-        )
+        changes = "one change" if self.changes_a_day == 1 else f"{self.changes_a_day} changes"
+        if self.fleets is None:
+            scope = f"{self.most_fleets} fleet{'s' * (self.most_fleets != 1)} at most"
+        else:
+            scope = f"the fleets {', '.join(sorted(self.fleets))}" if self.fleets else "no fleet"
+        return f"one version of a question at a time, at most {changes} of it in 24 hours, for {scope}"
 
 
 @dataclass(frozen=True, slots=True)

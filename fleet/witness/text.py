@@ -11,8 +11,8 @@ from .rule import Record, Rule
 from .state import Refusal, State
 
 WIDTH = 79
-_MOST_QUESTIONS = 10
-_MOST_REFUSALS = 3
+_MOST_QUESTIONS = 8
+_MOST_REFUSALS = 2
 _MEANING = (
     "A board that requires this witness takes only questions that are listed in the log, each as one version "
     "for everyone. The witness reads the log, never a report, and knows no device."
@@ -22,11 +22,13 @@ _MEANING = (
 def describe(key: SecretKey, rule: Rule, state: State) -> str:
     """Return the page: what the witness has seen, when each question changed, and what it refused."""
     signed = f"signed last on {_moment(state.time)}" if state.checkpoint else "not signed yet"
-    begun = f" It checked every change from entry {state.begun} on." if state.begun else ""
+    begun = f" The first {_entries(state.begun)} were accepted without a check." if state.begun else ""
+    begun = begun.replace("The first 1 entry were", "The first entry was")
     parts = [
-        f"Witness {key.name}",
-        _filled(f"of the log {rule.origin}: {_entries(state.size)}, {signed}.{begun}"),
-        _filled(f"It signs {rule}."),
+        f"Witness {key.name} of the log {rule.origin}",
+        "",
+        _filled(f"The log has {_entries(state.size)}, {signed}.{begun}"),
+        _filled(f"The witness signs {rule}."),
         "",
         *_questions(state),
         "",
@@ -70,7 +72,7 @@ def _refusals(state: State) -> list[str]:
     title = "Refused, newest first"
     if state.refusals[-1].size <= state.size:
         title += " (it has signed since)"
-    texts = (shorten(describe_refusal(refusal), 3 * WIDTH - 12) for refusal in newest)
+    texts = (shorten(describe_refusal(refusal), 3 * WIDTH - 20) for refusal in newest)
     return [f"{title}:", *(_filled(text, "  ") for text in texts)]
 
 

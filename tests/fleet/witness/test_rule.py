@@ -1,7 +1,6 @@
 """The rule of a witness: what it signs, refuses until a person decides, and refuses for a day."""
 
 import itertools
-from typing import Any
 
 import pytest
 from public_log import DAY_S, HOUR_S, LOG, NOW, ORIGIN, RULE_FILE, question, rule, version, withdrawal
@@ -11,7 +10,9 @@ from hushmote.fleet.witness.rule import Rule, RuleError, judge
 from hushmote.server.log.entry import experiment_entry, policy_entry
 from hushmote.server.log.note import ECDSA, ED25519, SecretKey
 
-GROUPS: dict[str, Any] = {"group": "fw", "groups": ["1.0"]}
+
+def grouped(*values):
+    return version(group="fw", groups=list(values))
 
 
 RULE = rule()
@@ -124,27 +125,26 @@ class TestOncePerDay:
 
 class TestGroups:
     def test_appends_twice_a_day_but_not_thrice(self):
-        records = after([version(**GROUPS)])
-        for count in (2, 3):
-            entry = version(**GROUPS | {"groups": ["1.0", "1.1", "1.2", "1.3"][:count]})
-            verdict = judge(rule(), records, [entry], NOW + count * HOUR_S)
+        records = after([grouped("1.0")])
+        for hour, values in ((2, ["1.0", "1.1"]), (3, ["1.0", "1.1", "1.2"])):
+            verdict = judge(rule(), records, [grouped(*values)], NOW + hour * HOUR_S)
             assert verdict.problems == ()
             records = verdict.records
-        entry = version(**GROUPS | {"groups": ["1.0", "1.1", "1.2", "1.3"]})
+        entry = grouped("1.0", "1.1", "1.2", "1.3")
         (problem,) = problems(records, entry, now=NOW + 4 * HOUR_S)
         assert problem.wait_s == DAY_S - 2 * HOUR_S
         assert problems(records, entry, now=NOW + DAY_S + 2 * HOUR_S) == ()
 
     def test_three_at_once_need_a_person(self):
-        entries = [version(**GROUPS | {"groups": [str(i) for i in range(n)]}) for n in (1, 2, 3, 4)]
+        entries = [grouped(*"abcd"[:count]) for count in (1, 2, 3, 4)]
         assert is_lasting(problems(after([entries[0]]), *entries[1:], now=NOW + DAY_S))
         assert problems(after([entries[0]]), *entries[1:3]) == ()
 
     def test_removed_value_is_a_change(self):
-        records = after([version(**GROUPS)])
-        longer = version(**GROUPS | {"groups": ["1.0", "1.1"]})
-        assert is_lasting(problems(records, longer, version(**GROUPS), version(), now=NOW + DAY_S))
-        assert problems(records, longer, version(**GROUPS))[0].wait_s == DAY_S
+        records = after([grouped("1.0")])
+        longer = grouped("1.0", "1.1")
+        assert is_lasting(problems(records, longer, grouped("1.0"), version(), now=NOW + DAY_S))
+        assert problems(records, longer, grouped("1.0"))[0].wait_s == DAY_S
 
 
 class TestScope:
@@ -223,9 +223,8 @@ class TestFile:
 
     def test_describes_itself(self):
         assert str(rule()) == (
-            "one version of a question at a time, at most one change of it in 24 hours, and only questions "
-            "of home"
+            "one version of a question at a time, at most one change of it in 24 hours, for the fleets home"
         )
-        assert "at most 2 changes of it in 24 hours, and only questions of at most 1 fleet" in str(
+        assert "at most 2 changes of it in 24 hours, for 1 fleet at most" in str(
             rule(None, most_fleets=1, changes_a_day=2)
         )

@@ -28,7 +28,9 @@ left_ms, ticks_add, ticks_ms = base.left_ms, base.ticks_add, base.ticks_ms
 
 _SLICE_MS = const(500)  # how often to check for reports if nothing arrives
 _CONNECT_SLICE_S = 0.02  # how often to check whether the connection is open
-_MAX_BODY_BYTES = const(1300)  # fits an experiment with its topic; the rest of a longer packet is skipped
+_MAX_BODY_BYTES = const(
+    1800
+)  # fits an experiment or a proof with its topic; skip the rest of a longer packet
 
 _STATUS = const(0)  # indices of BaseReporter.failures, and the numbers that count
 _WILL = const(1)
@@ -195,7 +197,7 @@ class AsyncReporter(base.BaseReporter):
         for name in self._names:
             if self.refused.get(name) == base.FORBIDDEN:
                 del self.refused[name]  # the broker will say whether it still is
-            self.topic = self._experiment_prefix + name.encode()
+            self.topic = self._names[name]
             packet = _text(self.topic) + b"\x00"  # QoS 0: see mqtt_reporter
             answer = await self._exchange(0x82, _SUBACK, b"", packet)
             if answer[2:] >= b"\x80":

@@ -108,6 +108,8 @@ def offer(experiments, button, led, feed):
     payload = experiments.asking[name]
     group = _fields(payload).get("group")
     text = "it sends %s unprotected; " % group if group else ""
+    if experiments._client.log:
+        text = experiments._client.log.words() + "; " + text
     print("hushmote: %s needs its own consent: %shold the button for 3 s" % (name, text))
     button.was_held(feed)  # a button that is down now was pressed before the light flashed
     for _ in range(_OFFER_ROUNDS):
@@ -156,6 +158,8 @@ def attend(client, button, led, feed, released=False):
     groups = client._policy.get("groups")
     if groups:
         text += " and may send %s unprotected" % ", ".join(groups)
+    if client.log:
+        text += "; each question is " + client.log.words()
     if pin is None:
         return text + ": yes() says it"
     print("hushmote: %s: hold the button for 3 s" % text)
@@ -256,8 +260,17 @@ def load(experiments, names):
                     data = f.read()
             except OSError:  # the file does not exist
                 continue
-            if experiments._seal(file, data[:-4]) == int.from_bytes(data[-4:], "big"):
-                table[name] = data[:-4]
+            if experiments._seal(file, data[:-4]) != int.from_bytes(data[-4:], "big"):
+                continue
+            data = data[:-4]
+            if file[-4:] == _ASKING_FILE and experiments._client.log:
+                try:
+                    data = experiments._client.log.load(name, data)
+                except (
+                    ldp_client.ExperimentRefused
+                ):  # of another log: the broker sends it again with its proof
+                    continue
+            table[name] = data
 
 
 def _write(experiments, file, data):
@@ -276,12 +289,20 @@ def _remove(experiments, file):
 
 
 def ask(experiments, name, payload):
-    """Store the payload in `asking` and raise, unless the last consent covers its question and epsilon."""
+    """Store the payload in `asking` and raise, unless the last consent covers its question and epsilon.
+
+    If the policy has "log", the payload's proof and signature are verified first.
+    """
     new, agreed = _question(payload), experiments._agreed.get(name, b"")
     if new[:8] != agreed[:8] or new[8:] > agreed[8:]:
         if experiments.asking.get(name) != payload:
+            client, data = experiments._client, payload
+            if client.log:  # nobody is asked what others are not asked
+                client.log.verify(name, payload)
+                client._check_signature(name, payload, payload.find(b"\x00"))
+                data = client.log.seal(name, payload)
             experiments.asking[name] = payload
-            _write(experiments, name + _ASKING_FILE, payload)
+            _write(experiments, name + _ASKING_FILE, data)
         raise ldp_client.ExperimentRefused("nobody has consented to it: call agree(name)")
 
 

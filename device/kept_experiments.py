@@ -12,6 +12,9 @@ Each file is named after its experiment and holds, big-endian:
 The CRC also covers the fleet and its announce key, so another fleet's files are ignored. Damaged files are
 ignored as well; the broker's next message replaces them.
 
+With "log" in the policy, an experiment's payload is followed by 4 bytes, its index in the log, and 8 that
+identify the log. Of a file without these, or with those of another log, only the serial counts.
+
 A name that a firmware's policy lacks may come back with the next firmware, so its serial is kept: at the
 start, the file shrinks to the serial and a zero byte as its payload. A board keeps the serials of 64 names,
 as many as its ledger has entries, and refuses experiments with any further name.
@@ -47,16 +50,6 @@ def _name_in(payload):
     return name if isinstance(name, str) else None
 
 
-def kept_in_ledger_folder(client):
-    """Return a client's KeptExperiments in the subfolder "experiments" of its storage folder."""
-    storage = client._ledger._storage
-    folder = storage if isinstance(storage, str) else getattr(storage, "_folder", None)
-    ldp_client.check(
-        folder, "the storage is not a folder: pass kept, a KeptExperiments", ldp_client.SettingsError
-    )
-    return KeptExperiments(client, folder + "/experiments")
-
-
 def tidy():
     """Collect garbage on a board, so that free memory is contiguous."""
     if hasattr(gc, "mem_free"):  # MicroPython
@@ -74,7 +67,8 @@ class KeptExperiments:
         digests: name -> SHA-256 of the payload in force.
         fault: None, or why the flash could not be written; the board continues without it.
         asking: name -> payload that is waiting for its own consent.
-        waiting: A list of [name, payload], the newest message on each topic that consider() has not taken.
+        waiting: A list of [name, payload], the newest message on each topic that consider() has not taken;
+            the name of a proof's topic is that of its experiment and "/proof".
     """
 
     def __init__(self, client, folder: "str | None" = "/experiments"):
@@ -171,6 +165,11 @@ class KeptExperiments:
         """
         name, payload = self.waiting.pop(0)
         tidy()  # verifying a signature needs memory
+        log = self._client.log
+        if log:
+            name, payload = log.consider(self, name, payload)
+            if payload is None:
+                return name, None
         digest = hashlib.sha256(payload).digest()
         before, why = self._refused.get(name, (None, None))
         if digest != before:
@@ -241,6 +240,8 @@ class KeptExperiments:
             self._client.serials[name] = least
         if payload[:1] > b"\x00":  # not a withdrawal
             try:
+                if self._client.log:
+                    payload = self._client.log.load(name, payload)
                 if self._each:
                     ldp_client._import_sibling("consent").ask(self, name, payload)
                 self._enroll(name, payload, True)
@@ -259,6 +260,8 @@ class KeptExperiments:
             return
         least = min(self._client.serials.get(name, 0), 0xFFFFFFFF)
         try:
+            if self._client.log:
+                payload = self._client.log.seal(name, payload)
             self._put(name, least.to_bytes(4, "big") + payload)
             self.fault = None
         except OSError as e:  # full or worn out: in force until the next start, and stored if it comes again

@@ -522,6 +522,7 @@ class Experiment:
         levels, weight_sum: The levels of randomized response, and the sum of their weights.
         code_count, code_bytes: Number of codes, and number of bytes per code in a report.
         sha256, digest: SHA-256 of the JSON as it was published, and its first 4 bytes.
+        leaf: The index in the public log, which enroll() sets if the policy has "log"; otherwise None.
     """
 
     group = ""  # type: str
@@ -531,7 +532,7 @@ class Experiment:
     low = high = fanout = weight_sum = code_count = 0
     domain = 2  # type: int
     every = 1  # type: int
-    missing = None  # type: int | None
+    missing = leaf = None  # type: int | None
 
     @classmethod
     def parse(cls, payload):  # type: (bytes | bytearray | memoryview) -> Experiment
@@ -851,8 +852,8 @@ class Client:
         policy: A dict of what this firmware allows, whatever a server publishes. sum and squares: reports
             continue while the lifetime sum of epsilon <= sum, or that of epsilon**2 <= squares; epsilon: the
             highest cost of one report; rules and experiments: the allowed names; groups, optional: the names
-            of the open groups that experiments may have. Other modules read its optional fields ask and
-            consent_from.
+            of the open groups that experiments may have; log, optional: the public log that must have every
+            experiment, see ldp_log.py. Other modules read its optional fields ask and consent_from.
         storage: A folder, or an object with read(slot) and write(slot, data), slots 0 and 1.
         device_id: 1 to 32 of a-z, 0-9 and -; new each time the board is provisioned, never a MAC address.
         key: The device's 32-byte key; None in an open fleet.
@@ -862,6 +863,8 @@ class Client:
     Attributes:
         groups: An open group's name -> this board's value, such as {"firmware": "2.4.0"}; the application
             sets it. Values are sent unprotected, so they must not depend on a reading.
+        log: If the policy has "log", its ldp_log_client.Log, otherwise None. An application that calls
+            enroll() itself puts the message on the topic of the experiment's proof into log.proofs before.
         rng: The random source for reports, with bernoulli and below; only tests and simulations replace it.
         serials: The lowest serial number accepted for each signed experiment, by name. An application that
             keeps experiments in flash must keep these as well.
@@ -872,10 +875,12 @@ class Client:
             error: the client is locked (status() gives the reason) and the application continues.
     """
 
+    log = None  # type: object
+
     def __init__(
         self, policy, storage: object = "/ldp", device_id=None, key=None, announce_key=None, fleet=None
     ):
-        good = type(policy) is dict and len(set(policy) - {"groups", "ask", "consent_from"}) == 5
+        good = type(policy) is dict and len(set(policy) - {"groups", "ask", "consent_from", "log"}) == 5
         for name in ("sum", "squares", "epsilon"):
             good = good and type(policy.get(name)) is int
         for name in ("rules", "experiments"):  # not str: ("bath") lacks a comma, and "at" would be in it
@@ -900,6 +905,8 @@ class Client:
         self._refusals = {}
         self._withdrawn = set()  # names that the application withdrew; only its own enroll() brings them back
         self.serials = {}
+        if "log" in policy:
+            self.log = _import_sibling("ldp_log_client").Log(self)
         self._error = None
         # The last opt-out since startup, and the last one written to flash; each opt-out is a new object.
         self._opt_out = self._stored_opt_out = None
@@ -934,6 +941,8 @@ class Client:
             check(exp.name in self._policy["experiments"], exp.name + " is not in the policy")
             name = exp.name
             self._check(exp)
+            if self.log:
+                exp.leaf = self.log.verify(name, payload)
             if self._announce_key is not None:
                 self._check_signature(name, payload, len(body), verified)
         except ExperimentRefused as e:
@@ -1177,8 +1186,9 @@ class Client:
             locked, error: None or a line of text; consent; pending: unsent reports; sum, squares: spent in
             the board's lifetime; experiments: name -> state (reporting, spent, refused, absent), reports
             made, left (reports that the budget still allows), digest, epsilon, group (the
-            open group that reports name unprotected, or ""), reason (of a refusal); refused: why the last
-            experiment that is not among these was refused, or None.
+            open group that reports name unprotected, or ""), leaf (the index in the public log, or None
+            without a log), reason (of a refusal); refused: why the last experiment that is not among these
+            was refused, or None.
         """
         state = self._ledger.state
         experiments = {}
@@ -1193,6 +1203,7 @@ class Client:
                 line["digest"] = binascii.hexlify(exp.digest).decode()
                 line["epsilon"] = exp.epsilon
                 line["group"] = exp.group
+                line["leaf"] = exp.leaf
             experiments[name] = line
         return {
             "locked": self._ledger.locked,

@@ -18,10 +18,9 @@ import binascii
 import hashlib
 
 if "." in __name__:  # the package on CPython; on a board, all files are in one folder
-    from . import ldp_client, ldp_p256
+    from . import ldp_client
 else:
     import ldp_client
-    import ldp_p256
 
 check = ldp_client.check
 
@@ -59,13 +58,14 @@ def verify(log, topic, payload, proof, feed):
     check(not last, "its proof is malformed")
     digest = hashlib.sha256(body.encode() + binascii.b2a_base64(node)).digest()
     before = -1
+    is_valid = ldp_client._import_sibling("ldp_p256").verify
     for at in range(end, len(proof), 65):
         key = proof[at]
         # In rising order, so that none counts twice.
         check(before < key < len(log["keys"]), "its proof is malformed")
         before = key
         feed()
-        good = ldp_p256.verify(binascii.unhexlify(log["keys"][key]), digest, proof[at + 1 : at + 65])
+        good = is_valid(binascii.unhexlify(log["keys"][key]), digest, proof[at + 1 : at + 65])
         check(good, "it is not in the log, or a signature in its proof is wrong")
     check(not proof[end] and count > log["need"], "too few witnesses have signed its proof")
     return number(proof[:4], "big")

@@ -111,11 +111,15 @@ def print_results(client, reporter, kept):
             text = "%d reports made, %d left" % (line["reports"], line["left"])
             if line["group"]:
                 text += "; its %s is sent unprotected" % line["group"]
+            if line["leaf"] is not None:
+                text += "; entry %d of the log" % line["leaf"]
         elif line["state"] == "spent":
             text = "silent: its budget is spent, after %d reports" % line["reports"]
         elif line["reason"] or name in reporter.refused:
             text = "refused: %s" % (line["reason"] or reporter.refused[name])
-            if "signature" in text:
+            if name + "/proof" in reporter.refused:
+                text += ": " + reporter.refused[name + "/proof"]
+            if "its signature is" in text:
                 text += ": is announce_key this fleet's?"
         else:
             text = "the broker has no such experiment yet: run `hushmote experiment add`"

@@ -15,8 +15,9 @@ and never touches Wi-Fi: the application brings the network up and keeps it up.
 
     reporter.flush(20_000, {"room_temp": read()})        deep sleep: one call between two sleeps
 
-Topics: hushmote/v1/<fleet>/experiment/<name>, .../report/<device>, .../status/<device>. The status topic
-holds "online" or "offline" and the board's problems, retained; "offline" is also the last will.
+Topics: hushmote/v1/<fleet>/experiment/<name>, .../report/<device>, .../status/<device>, and .../proof/<name>
+if the policy has "log". The status topic holds "online" or "offline" and the board's problems, retained;
+"offline" is also the last will.
 
 Asyncio applications use async_reporter instead.
 """
@@ -51,8 +52,8 @@ else:
         ticks_ms,
     )
 
-# An experiment has at most 1024 bytes, plus a zero byte, a serial and a signature.
-_MAX_MESSAGE_BYTES = const(1100)
+# An experiment has at most 1024 bytes, plus a zero byte, a serial and a signature; a proof has at most 1553.
+_MAX_MESSAGE_BYTES = const(1600)
 _QUIET_MS = const(500)  # flush() expects no more messages after this long without one
 _MESSAGES_PER_POLL = const(8)  # a flood of messages must not starve the application
 _SLICE_MS = const(1000)  # waits are interrupted this often, to feed a watchdog
@@ -242,7 +243,7 @@ class Reporter(BaseReporter):
             umqtt.simple's interface; called once per attempt. umqtt.robust does not work here: it retries
             forever inside one call.
         feed: A function without arguments, called at least once a second during waits, except during the name
-            look-up.
+            look-up, and before each signature is verified.
         kept: See BaseReporter.
         brokers: Number of brokers that make_mqtt cycles through, for example using reporter_base.Brokers: if
             one does not answer, flush() tries the next.
@@ -469,7 +470,7 @@ class Reporter(BaseReporter):
 
     def _subscribe(self, name):
         self._begin()
-        self.topic = self._experiment_prefix + name.encode()
+        self.topic = self._names[name]
         if self.refused.get(name) == FORBIDDEN:
             del self.refused[name]  # the broker will say whether it still is
         try:

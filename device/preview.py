@@ -85,6 +85,8 @@ def preview(client, name, reading, group=None):
     if every > 1:
         lines.append("One reading in %d is reported, chosen before anything looks at it." % every)
     lines.append("A report costs epsilon %s; %s." % (_epsilon(exp), _remaining_words(client, exp)))
+    if client.log:
+        lines.append(client.log.words(exp))
     if not client.consent:
         lines.append("Nothing is sent: nobody at this board has opted in.")
     return "\n".join(lines)

@@ -13,10 +13,8 @@ import time
 
 if "." in __name__:  # the package on CPython; on a board, all files are in one folder
     from . import ldp_client
-    from .kept_experiments import kept_in_ledger_folder
 else:
     import ldp_client
-    from kept_experiments import kept_in_ledger_folder
 
 try:
     from micropython import const
@@ -161,7 +159,7 @@ class BaseReporter:
         fault: The last problem with the flash or the random source, None or a line of text.
         connects: Number of connections so far.
         sent: Number of reports sent so far.
-        refused: name -> reason, for experiments.
+        refused: name -> reason, for experiments; NAME/proof if the broker forbids the topic of its proof.
         mistyped: name -> reason, for readings of the wrong type.
         failures: Three numbers of connections in a row: those that ended because of the status topic, and
             because of the last will, each left out from 2 on until a lasting connection ends, or -1 if turned
@@ -203,13 +201,17 @@ class BaseReporter:
         self._client = client
         # Do not use the client's generator: these waits are visible, so no report may share a draw with them.
         self._below = ldp_client.DRBG(os.urandom(32) + client.device_id.encode()).below
-        self._kept = kept or kept_in_ledger_folder(client)
+        self._kept = kept or ldp_client._import_sibling("reporter_status").kept_in_ledger_folder(client)
         where = client.fleet, client.device_id
         root = (topic_prefix + "/" if topic_prefix else "") + "hushmote/v1/"
-        self._experiment_prefix = (root + client.fleet + "/experiment/").encode()
+        # The topics of the policy's experiments; we subscribe to nothing else.
+        self._names = {}
+        for name in sorted(client._policy["experiments"]):
+            self._names[name] = (root + client.fleet + "/experiment/" + name).encode()
+        if client.log:
+            client.log.subscribe(self)
         self._report_topic = (root + "%s/report/%s" % where).encode()
         self._status_topic = (root + "%s/status/%s" % where).encode()
-        self._names = sorted(client.status()["experiments"])  # the policy's; we subscribe to nothing else
         self._seen_names = set()  # names for which a message arrived on this connection
         self._attempt = 0
         self._steady_ms = self._settled_ms = self._due_ms = self._storage_ms = None
@@ -282,7 +284,7 @@ class BaseReporter:
             words.append("fault")
         if self.failures[_SHORT] >= _SUSPECT:
             words.append("duplicate-id")
-        for name in self._names:
+        for name in sorted(status["experiments"]):
             kind = status["experiments"][name]["state"]
             if kind == "refused" or name in self.refused:
                 words.append("refused:" + name)
@@ -306,7 +308,7 @@ class BaseReporter:
     def _take(self, topic, payload):
         """Store a message for later; fast: the client object calls this even while it awaits an answer."""
         for name in self._names:
-            if topic == self._experiment_prefix + name.encode():
+            if topic == self._names[name]:
                 self._seen_names.add(name)
                 self._kept.put_aside(name, payload)
 

@@ -1,12 +1,16 @@
-"""A reporter's status line and its errors. Imported only while it is needed."""
+"""A reporter's status line, its errors, and its default folder. Imported only while it is needed."""
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 
 import errno
 
 if "." in __name__:  # the package on CPython; on a board, all files are in one folder
+    from . import ldp_client
+    from .kept_experiments import KeptExperiments
     from .reporter_base import NOT_MQTT, const
 else:
+    import ldp_client
+    from kept_experiments import KeptExperiments
     from reporter_base import NOT_MQTT, const
 
 _STATUS = const(0)  # indices of BaseReporter.failures, and the numbers that count
@@ -22,6 +26,16 @@ _CAUSES = (
 _CLOSED = const(0)
 _NO_ANSWER = const(1)
 _NOT_AUTHORIZED = const(2)
+
+
+def kept_in_ledger_folder(client):
+    """Return a client's KeptExperiments in the subfolder "experiments" of its storage folder."""
+    storage = client._ledger._storage
+    folder = storage if isinstance(storage, str) else getattr(storage, "_folder", None)
+    ldp_client.check(
+        folder, "the storage is not a folder: pass kept, a KeptExperiments", ldp_client.SettingsError
+    )
+    return KeptExperiments(client, folder + "/experiments")
 
 
 def text(e):
@@ -110,6 +124,11 @@ def status(reporter):
         line += text % failures[_SHORT]
     if reporter._kept._folder is None:
         line += "; nothing is stored"
+    experiments = client["experiments"]
+    for name in sorted(experiments):
+        leaf = experiments[name].get("leaf")
+        if leaf is not None:
+            line += "; %s is entry %d of the log" % (name, leaf)
     for name in sorted(reporter.mistyped):
         line += "; " + reporter.mistyped[name]
     for name in sorted(reporter.refused):

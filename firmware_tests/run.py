@@ -43,6 +43,7 @@ VECTORS = (
     ROOT / "tests" / "vectors_groups.json",
     ROOT / "tests" / "vectors_text.json",
     ROOT / "tests" / "vectors_scale.json",
+    ROOT / "tests" / "vectors_log.json",
     ROOT / "tests" / "data" / "p256_wycheproof.txt",
     ROOT / "tests" / "health_lifetime.jsonl",
 )
@@ -55,6 +56,7 @@ SUPPORT = (
     "on_device.py",
     "board_lifetime.py",
     "broken_clients.py",
+    "check_proofs.py",
     "check_vectors.py",
     "flash_model.py",
     "littlefs_cuts.py",

@@ -27,6 +27,7 @@ class Outbox:
     device_id = "many"
     consent = True
     _policy = dict(experiments=())  # noqa: C408, RUF012 (one object, never changed)
+    log = None
     fleet = "many"
     next = 1
 

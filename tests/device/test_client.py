@@ -894,6 +894,7 @@ class TestStatus:
             "digest": exp.digest.hex(),
             "epsilon": EPSILON,
             "group": "",
+            "leaf": None,
         }
         assert status["experiments"]["f"]["state"] == "absent"
 

@@ -8,7 +8,10 @@ from hushmote.device import ldp_client
 from hushmote.fleet.provisioning.usb import compile_mpy
 
 FILE = Path(ldp_client.__file__)
-MAX_BYTES = {path.stem: 1_500 for path in sorted(FILE.parent.glob("ldp_*.py"))} | {"ldp_client": 13_312}
+MAX_BYTES = {path.stem: 1_500 for path in sorted(FILE.parent.glob("ldp_*.py"))} | {
+    "ldp_client": 13_312,
+    "ldp_log": 900,
+}
 ANY_BOARD = 6  # sys.implementation._mpy; without native code, all architectures have the same bytes
 
 

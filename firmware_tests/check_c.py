@@ -28,7 +28,7 @@ def check_target(target: c_targets.Target, folder: Path) -> str | None:
     sources = c_targets.core(without=("drbg.c",))  # check.c includes it
     sources += [c_targets.CORE / "check.c", c_targets.CORE / "question.c"]
     try:
-        flags = ("-DHUSHMOTE_ROOM_BYTES=1024", f"-I{folder}")
+        flags = ("-DHUSHMOTE_ROOM_BYTES=1024", "-DHUSHMOTE_WITH_LOG=1", f"-I{folder}")
         program = target.build(folder / f"check{c_targets.TARGETS.index(target)}", sources, *flags)
     except subprocess.CalledProcessError:
         return "it does not compile"

@@ -22,9 +22,17 @@ NAMES = (
     "vectors_text.json",
     "vectors_scale.json",
     "vectors_questions.json",
+    "vectors_log.json",
 )
 MAX_CODES = 1 << 24
 REALS = {"inf": "HUGE_VAL", "-inf": "-HUGE_VAL", "nan": "NAN"}
+REFUSED_PROOFS = {
+    None: "HUSHMOTE_OK",
+    "its proof from the log is missing": "HUSHMOTE_REFUSED_NO_PROOF",
+    "its proof is malformed": "HUSHMOTE_REFUSED_PROOF",
+    "it is not in the log, or a signature in its proof is wrong": "HUSHMOTE_REFUSED_LOG",
+    "too few witnesses have signed its proof": "HUSHMOTE_REFUSED_WITNESSES",
+}
 LOCKED = {None: 0, "locked: no ledger; provision this board": 1}  # any other text means damaged
 
 
@@ -165,7 +173,18 @@ def clients(tables: Tables, case: dict[str, Any], section: str) -> None:
             tables.add(section, tables.span(device), tables.span(fleet), tables.span(keys[1]))
 
 
+def proofs(tables: Tables, logs: list[dict[str, Any]], cases: list[dict[str, Any]]) -> None:
+    for log in logs:
+        tables.add("logs", tables.span(log["origin"].encode()), texts(tables, log["keys"]), log["need"])
+    for case in cases:
+        code = REFUSED_PROOFS[case["refused"]]
+        around = (tables.span(case[name].encode()) for name in ("fleet", "name"))
+        message = (tables.span(bytes.fromhex(case[name])) for name in ("payload", "proof"))
+        tables.add("proofs", case["log"], *around, *message, f"{case['index'] or 0}u", code)
+
+
 def fill(tables: Tables, sections: dict[str, list[dict[str, Any]]]) -> None:
+    proofs(tables, sections.get("logs", []), sections.get("proofs", []))
     for case in sections.get("questions", []):
         question = tables.span(unhexed(case["question"]))
         tables.add("questions", tables.span(case["payload"].encode()), question)

@@ -134,6 +134,7 @@ static int question_of(const struct hushmote_reporter *reporter, unsigned at, co
 static int ask(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes) {
     struct hushmote_question *state = reporter->port->questions + at;
     const struct hushmote_group *group;
+    struct hushmote_proof proof;
     uint8_t question[HM_QUESTION_BYTES];
     int code = question_of(reporter, at, payload, bytes, question, &group);
     if (code != HUSHMOTE_OK)
@@ -141,6 +142,13 @@ static int ask(struct hushmote_reporter *reporter, unsigned at, const uint8_t *p
     if (state->has_yes && memcmp(question, state->yes, HM_QUESTION_BYTES - 4) == 0 &&
         hm_get(question + HM_QUESTION_BYTES - 4, 4) <= hm_get(state->yes + HM_QUESTION_BYTES - 4, 4))
         return HUSHMOTE_OK;
+    if (hm_log(reporter->client->config) != NULL) { /* do not ask what not every device is asked */
+        proof.data = reporter->port->entries[at].proof;
+        proof.bytes = reporter->port->entries[at].proof_bytes;
+        code = hm_check_proof(reporter->client, at, payload, bytes, &proof);
+        if (code != HUSHMOTE_OK)
+            return code;
+    }
     memcpy(state->payload, payload, bytes);
     state->bytes = (uint16_t)bytes;
     state->group = group;

@@ -1,7 +1,7 @@
 /* Check all test vectors. This program uses no files and no heap, and runs on hosts and boards.
 
    `python tools/make_c_vectors.py vectors.h` writes the tables. Compile this file with the core except drbg.c, which it
-   includes, and with -DHUSHMOTE_ROOM_BYTES=1024. The program prints a line for each wrong answer and then the totals;
+   includes, and with -DHUSHMOTE_ROOM_BYTES=1024 -DHUSHMOTE_WITH_LOG=1. The program prints a line for each wrong answer and then the totals;
    its exit status is 0 if all answers are correct. */
 #include <math.h>
 #include <stdio.h>
@@ -65,6 +65,8 @@ struct ledgers_row {
 struct edges_row { int64_t milli; };
 struct scales_row { struct span payload, edges; };
 struct questions_row { struct span payload, question; };
+struct logs_row { struct span origin, keys; uint32_t need; };
+struct proofs_row { uint32_t log; struct span fleet, name, payload, proof; uint32_t leaf; int code; };
 struct settings_row { struct span device, fleet, announce_key; };
 
 #include "vectors.h"
@@ -133,7 +135,7 @@ uint32_t hm_below(struct hushmote_random *random, uint32_t n) {
 static const char *const names[NAMES] = {"e", "f", "room_temp", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
 static struct hushmote_group groups[2] = {{"firmware", NULL}, {"firmware", NULL}};
 static struct hushmote_policy policy = {(UINT64_C(1) << 48) - 1, UINT64_MAX, HUSHMOTE_EPSILON_MAX, 15, false,
-                                        NAMES, names, 1, groups};
+                                        NAMES, names, 1, groups, NULL};
 
 static struct {
     uint8_t bytes[HUSHMOTE_RECORD_BYTES(NAMES, UNSENT)];
@@ -507,6 +509,36 @@ static void check_questions(void) {
     }
 }
 
+/* Check a proof alone, for entries that would be refused for another reason, and with the client that requires it. */
+static void check_proofs(void) {
+    for (size_t i = 0; i < ROWS(proofs); i++) {
+        const struct proofs_row *expected = proofs + i;
+        const struct logs_row *from = logs + expected->log;
+        const char *keys[HM_LOG_KEYS];
+        struct hushmote_log log = {(const char *)bytes_of(from->origin), keys, (uint8_t)from->keys.count,
+                                   (uint8_t)from->need, &hushmote_log_check};
+        const uint8_t *payload = bytes_of(expected->payload);
+        struct hushmote_proof proof = {bytes_of(expected->proof), expected->proof.count, 0};
+        struct hushmote_piece entry[HM_ENTRY_PIECES] = {
+            {"", 1}, {"hushmote/v1/", 12}, {bytes_of(expected->fleet), expected->fleet.count}, {"/experiment/", 12},
+            {bytes_of(expected->name), expected->name.count}, {"", 1}, {payload, expected->payload.count}};
+        bool good;
+        int code;
+        for (unsigned j = 0; j < from->keys.count; j++)
+            keys[j] = (const char *)bytes_of(texts[from->keys.at + j].text);
+        policy.log = &log;
+        flash[0].count = flash[1].count = 0;
+        good = begin("d", expected->fleet, signatures[0].key, no_bytes) == HUSHMOTE_OK;
+        code = hm_enroll(&client, (const char *)bytes_of(expected->name), payload, expected->payload.count, false, &proof);
+        good = good && experiment->enrolled == (code == HUSHMOTE_OK) && (code != HUSHMOTE_OK) == (expected->code != HUSHMOTE_OK) &&
+               (code != HUSHMOTE_OK || proof.leaf == expected->leaf) && (proof.bytes > 0 || code == expected->code) &&
+               hushmote_enroll(&client, payload, expected->payload.count) < 0 &&
+               hushmote_enroll_kept(&client, payload, expected->payload.count) < 0;
+        check(good && (proof.bytes == 0 || log.check->verify(&config, entry, &proof) == expected->code), "proofs", i);
+    }
+    policy.log = NULL;
+}
+
 int main(void) {
     begin("d", no_bytes, no_bytes, no_bytes);
     check_thresholds();
@@ -523,6 +555,7 @@ int main(void) {
     check_ledgers();
     check_settings();
     check_questions();
+    check_proofs();
     printf("hushmote: %u vectors, %u wrong\n", cases, failures);
     return failures > 0;
 }

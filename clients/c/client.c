@@ -222,10 +222,11 @@ static int check_allowed(const struct hushmote *client, const struct hushmote_ex
     return HUSHMOTE_OK;
 }
 
-static bool is_signed(const struct hushmote_config *config, const char *name, const uint8_t *payload, size_t bytes) {
-    struct hushmote_piece pieces[6];
+/* Check the signature, which is the last 64 bytes, and then the proof, unless there is no log. */
+static int check_message(const struct hushmote_config *config, const char *name, const uint8_t *payload, size_t bytes,
+                         const struct hushmote_log *log, struct hushmote_proof *proof) {
+    struct hushmote_piece entry[HM_ENTRY_PIECES], *pieces = entry + 1;
     uint8_t digest[32];
-    const uint8_t *signature = payload + bytes - 64;
     pieces[0].data = "hushmote/v1/";
     pieces[1].data = config->fleet;
     pieces[2].data = "/experiment/";
@@ -237,42 +238,62 @@ static bool is_signed(const struct hushmote_config *config, const char *name, co
     pieces[5].data = payload;
     pieces[5].bytes = bytes - 64;
     hm_sha256(config, pieces, 6, digest);
-    if (config->verify != NULL)
-        return config->verify(config->context, config->announce_key, digest, signature);
-#if HUSHMOTE_WITH_P256
-    return hm_p256_verify(config->announce_key, digest, signature);
-#else
-    return false;
-#endif
+    if (!hm_verify(config, config->announce_key, digest, payload + bytes - 64))
+        return HUSHMOTE_REFUSED_SIGNATURE;
+    if (log == NULL)
+        return HUSHMOTE_OK;
+    entry[0] = pieces[4];
+    pieces[5].bytes = bytes;
+    return log->check->verify(config, entry, proof);
 }
 
-/* Check the serial and the signature, which follow the JSON at `end`. If they are valid, the serial becomes the lowest
-   accepted one. The serial is checked first because verifying replayed messages would be slow. */
+/* Check the serial and the signature, which follow the JSON at `end`, and the proof, if the policy has a log. If they are
+   valid, the serial becomes the lowest accepted one. The serial is checked first because verifying replayed messages
+   would be slow. A withdrawal, which has no JSON, needs no proof: it is always safe to stop. */
 static int check_signature(const struct hushmote_config *config, struct hushmote_experiment *known, const uint8_t *payload,
-                           size_t bytes, size_t end, bool kept) {
+                           size_t bytes, size_t end, bool kept, struct hushmote_proof *proof) {
+    const char *name = config->policy->names[known - config->experiments];
+    const struct hushmote_log *log = kept || end == 0 ? NULL : hm_log(config);
     uint32_t serial;
+    int code;
     if (config->announce_key == NULL || bytes != end + SIGNED_BYTES || payload[end] != 0)
         return HUSHMOTE_REFUSED_SIGNATURE;
     serial = (uint32_t)hm_get(payload + end + 1, 4);
     if (serial < known->serial) /* NOLINT: a parsed experiment's name is in the policy */
         return HUSHMOTE_REFUSED_SERIAL;
-    if (!kept && !is_signed(config, config->policy->names[known - config->experiments], payload, bytes))
-        return HUSHMOTE_REFUSED_SIGNATURE;
+    if (log != NULL && (proof == NULL || proof->bytes == 0))
+        return HUSHMOTE_REFUSED_NO_PROOF;
+    code = kept ? HUSHMOTE_OK : check_message(config, name, payload, bytes, log, proof);
+    if (code == HUSHMOTE_OK)
+        known->serial = serial;
+    return code;
+}
+
+static size_t json_end(const uint8_t *payload, size_t bytes) {
+    size_t end = 0;
+    while (end < bytes && payload[end] != 0)
+        end++;
+    return end;
+}
+
+int hm_check_proof(const struct hushmote *client, unsigned at, const uint8_t *payload, size_t bytes,
+                   struct hushmote_proof *proof) {
+    struct hushmote_experiment *known = client->config->experiments + at;
+    uint32_t serial = known->serial;
+    int code = check_signature(client->config, known, payload, bytes, json_end(payload, bytes), false, proof);
     known->serial = serial;
-    return HUSHMOTE_OK;
+    return code;
 }
 
 /* name: the name in the topic, which must match the experiment's, so that it cannot replace another experiment; NULL if
    unknown. The code of a refusal is stored under this name, or if it is NULL, under the name in the JSON. */
-static int enroll(struct hushmote *client, const char *name, const uint8_t *payload, size_t bytes, bool kept) {
+static int enroll(struct hushmote *client, const char *name, const uint8_t *payload, size_t bytes, bool kept,
+                  struct hushmote_proof *proof) {
     const struct hushmote_config *config = client->config;
     struct hushmote_experiment parsed, *known, *refused;
-    size_t end = 0;
+    size_t end = json_end(payload, bytes);
     unsigned at = 0;
-    int code;
-    while (end < bytes && payload[end] != 0)
-        end++;
-    code = hm_parse(config, payload, end, &parsed, &at);
+    int code = hm_parse(config, payload, end, &parsed, &at);
     known = at < config->policy->name_count ? config->experiments + at : NULL;
     refused = name == NULL ? known : find(config, name);
     if (code == HUSHMOTE_OK && known != refused)
@@ -280,7 +301,7 @@ static int enroll(struct hushmote *client, const char *name, const uint8_t *payl
     if (code == HUSHMOTE_OK)
         code = check_allowed(client, &parsed, known);
     if (code == HUSHMOTE_OK && config->announce_key != NULL)
-        code = check_signature(config, known, payload, bytes, end, kept);
+        code = check_signature(config, known, payload, bytes, end, kept, proof);
     if (code == HUSHMOTE_OK) {
         parsed.enrolled = 1;
         parsed.refused = HUSHMOTE_OK;
@@ -292,22 +313,30 @@ static int enroll(struct hushmote *client, const char *name, const uint8_t *payl
     return code;
 }
 
-int hm_enroll(struct hushmote *client, const char *name, const uint8_t *payload, size_t bytes, bool kept) {
-    return enter(client) ? leave(client, enroll(client, name, payload, bytes, kept)) : HUSHMOTE_BUSY;
+int hm_enroll(struct hushmote *client, const char *name, const uint8_t *payload, size_t bytes, bool kept,
+              struct hushmote_proof *proof) {
+    return enter(client) ? leave(client, enroll(client, name, payload, bytes, kept, proof)) : HUSHMOTE_BUSY;
 }
 
-static int enroll_unasked(struct hushmote *client, const uint8_t *payload, size_t bytes, bool kept) {
+static int enroll_unasked(struct hushmote *client, const uint8_t *payload, size_t bytes, bool kept,
+                          struct hushmote_proof *proof) {
     if (client->config != NULL && asks_each(client->config))
         return HUSHMOTE_REFUSED_UNASKED;
-    return hm_enroll(client, NULL, payload, bytes, kept);
+    return hm_enroll(client, NULL, payload, bytes, kept, proof);
 }
 
 int hushmote_enroll(struct hushmote *client, const uint8_t *payload, size_t bytes) {
-    return enroll_unasked(client, payload, bytes, false);
+    return enroll_unasked(client, payload, bytes, false, NULL);
 }
 
 int hushmote_enroll_kept(struct hushmote *client, const uint8_t *payload, size_t bytes) {
-    return enroll_unasked(client, payload, bytes, true);
+    /* Nothing shows that the log was the same when the application kept it. */
+    bool kept = client->config == NULL || hm_log(client->config) == NULL;
+    return enroll_unasked(client, payload, bytes, kept, NULL);
+}
+
+int hushmote_enroll_logged(struct hushmote *client, const uint8_t *payload, size_t bytes, struct hushmote_proof *proof) {
+    return enroll_unasked(client, payload, bytes, false, proof);
 }
 
 static int withdraw(struct hushmote *client, const char *name, const uint8_t *payload, size_t bytes) {
@@ -321,7 +350,7 @@ static int withdraw(struct hushmote *client, const char *name, const uint8_t *pa
         if (known->enrolled && config->announce_key != NULL && known->serial < UINT32_MAX)
             known->serial++;
     } else if (bytes > 0 || config->announce_key != NULL) {
-        code = check_signature(config, known, payload, bytes, 0, false);
+        code = check_signature(config, known, payload, bytes, 0, false, NULL);
         if (code != HUSHMOTE_OK)
             return code;
     }

@@ -32,6 +32,31 @@ uint32_t hm_below(struct hushmote_random *random, uint32_t n);
 uint32_t hm_threshold(uint32_t epsilon, uint32_t g, uint32_t inside);
 uint32_t hm_tenths(uint32_t epsilon); /* 10 e^epsilon, rounded up */
 
+#define HM_LOG_KEYS 8
+#define HM_ENTRY_PIECES 7 /* of a log's entry: a zero byte, then what a signature covers and the signature */
+
+/* Return whether a digest has a valid signature for the key. */
+static inline bool hm_verify(const struct hushmote_config *config, const uint8_t key[64], const uint8_t digest[32],
+                             const uint8_t signature[64]) {
+    if (config->verify != NULL)
+        return config->verify(config->context, key, digest, signature);
+#if HUSHMOTE_WITH_P256
+    return hm_p256_verify(key, digest, signature);
+#else
+    return false;
+#endif
+}
+
+/* Return the policy's log, or NULL. The compiler removes code for logs if they are left out. */
+static inline const struct hushmote_log *hm_log(const struct hushmote_config *config) {
+#if HUSHMOTE_WITH_LOG
+    return config->policy->log;
+#else
+    (void)config;
+    return NULL;
+#endif
+}
+
 /* json.c reads JSON objects that hm_json_check() has accepted; their strings have no escapes. */
 enum hm_field { /* 1-based index in the list of names in json.c; 0 stands for any other name */
     HM_F_V = 1, HM_F_NAME, HM_F_TYPE, HM_F_LABELS, HM_F_LOW, HM_F_HIGH, HM_F_BINS, HM_F_SCALE, HM_F_MISSING, HM_F_SALT,
@@ -181,8 +206,13 @@ void hm_drop(struct hushmote *client, size_t at, size_t bytes); /* removes unsen
 int hm_commit(struct hushmote *client, int code);
 
 /* client.c: hushmote_enroll() for a message on the topic of `name`, which must match the experiment's name; NULL if the
-   topic is unknown. */
-int hm_enroll(struct hushmote *client, const char *name, const uint8_t *payload, size_t bytes, bool kept);
+   topic is unknown. kept: it needs no signature and no proof. */
+int hm_enroll(struct hushmote *client, const char *name, const uint8_t *payload, size_t bytes, bool kept,
+              struct hushmote_proof *proof);
+/* Check an experiment's serial, signature and proof, without enrolling in it. Return 0, or the code with which it is
+   refused. */
+int hm_check_proof(const struct hushmote *client, unsigned at, const uint8_t *payload, size_t bytes,
+                   struct hushmote_proof *proof);
 
 /* reporter.c: process a message on an experiment's topic, which is an experiment or (without JSON) a withdrawal.
    agreed: someone has opted in to exactly this payload. Return 0, or the code with which it is refused. */

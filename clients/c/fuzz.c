@@ -46,7 +46,7 @@ static void print_counts(void) {
 
 static const char *const names[NAMES] = {"e", "room_temp"};
 static const struct hushmote_group groups[] = {{"firmware", "2.4.0"}};
-static const struct hushmote_policy policy = {UINT64_C(1) << 47, 0, HUSHMOTE_EPSILON_MAX, 15, false, NAMES, names, 1, groups};
+static const struct hushmote_policy policy = {UINT64_C(1) << 47, 0, HUSHMOTE_EPSILON_MAX, 15, false, NAMES, names, 1, groups, NULL};
 static const char rr[] = "{\"v\":1,\"name\":\"e\",\"type\":\"bool\",\"mechanism\":\"rr\",\"epsilon\":1000000,"
                          "\"budget\":{\"rule\":\"sum\",\"cap\":4000000},\"window\":\"day\"}";
 

@@ -30,7 +30,7 @@
 extern "C" {
 #endif
 
-/* --- Compiled features: define one as 0 to leave it out. rr, grr, olh and hh are always included. ------------ */
+/* --- Compiled features: define one as 0 to leave it out, or a log as 1. rr, grr, olh and hh are always included. */
 
 #ifndef HUSHMOTE_WITH_SW
 #define HUSHMOTE_WITH_SW 1 /**< The mechanism sw, for means. */
@@ -56,6 +56,13 @@ extern "C" {
 #ifndef HUSHMOTE_WITH_P256
 #define HUSHMOTE_WITH_P256 1 /**< 0: use config.verify instead; a fleet with an announce key needs one of the two. */
 #endif
+#ifndef HUSHMOTE_WITH_LOG
+#ifdef ARDUINO /* its IDE cannot define anything for a library */
+#define HUSHMOTE_WITH_LOG 1
+#else
+#define HUSHMOTE_WITH_LOG 0 /**< 1: the policy may name a public log in which experiments must be. */
+#endif
+#endif
 #ifndef HUSHMOTE_ROOM_BYTES
 #define HUSHMOTE_ROOM_BYTES 320 /**< Space for an experiment's levels, labels and parts; larger ones are refused. */
 #endif
@@ -65,6 +72,7 @@ extern "C" {
 #define HUSHMOTE_EPSILON_MIN 1000u      /**< Lowest epsilon of one report, in micro-nats. */
 #define HUSHMOTE_EPSILON_MAX 16000000u  /**< Highest epsilon of one report, in micro-nats. */
 #define HUSHMOTE_EXPERIMENT_BYTES 1024  /**< Longest experiment in JSON; a signed payload has 69 bytes more. */
+#define HUSHMOTE_PROOF_BYTES 1600       /**< Longest proof of a log; those that can be valid have at most 1,553. */
 #define HUSHMOTE_REPORT_BYTES 21        /**< Longest report: 1 + 4 + 4 + 1 + 3 + 8 bytes. */
 #define HUSHMOTE_UNSENT_MAX 16          /**< Maximum number of unsent reports in a ledger. */
 
@@ -89,6 +97,51 @@ struct hushmote_group {
     const char *value; /**< Such as "2.4.0"; NULL, or a value that the experiment does not list: "other". */
 };
 
+struct hushmote_config;
+struct hushmote_piece;
+
+/** A proof that an experiment is in the policy's log, as retained on the topic of its proof. */
+struct hushmote_proof {
+    const uint8_t *data; /**< The bytes. */
+    size_t bytes;        /**< Number of bytes; 0 without a proof. */
+    uint32_t leaf;       /**< Set if the proof is valid: the experiment's index in the log. */
+};
+
+/** The functions that check a log. hushmote_log_check is the only instance; firmware whose policy has no log does not
+    link it. */
+struct hushmote_log_check {
+    bool (*fits)(const struct hushmote_config *config);
+    int (*verify)(const struct hushmote_config *config, const struct hushmote_piece *entry, struct hushmote_proof *proof);
+};
+extern const struct hushmote_log_check hushmote_log_check;
+
+/** A public log, in which an experiment must be before a board takes part. Witnesses watch it, and each signs only while
+    its own rule holds: one version of an experiment at a time. So nobody can ask one home what the others are not asked. */
+struct hushmote_log {
+    const char *origin;      /**< The log's name, such as "example.org/questions". */
+    const char *const *keys; /**< P-256 keys, each as 128 lowercase hex digits: the log's, then those of witnesses. */
+    uint8_t key_count;       /**< Number of keys, 2 to 8. */
+    uint8_t need;            /**< Number of witnesses that must have signed, 1 to key_count - 1. */
+    const struct hushmote_log_check *check; /**< &hushmote_log_check. */
+};
+
+/**
+ * @brief Define a const log, for HUSHMOTE_POLICY_WITH_LOG(); a wrong number of keys does not compile.
+ *
+ * @param id Name of the variable.
+ * @param origin The log's name.
+ * @param need Number of witnesses that must have signed.
+ * @param ... 2 to 8 keys, each as 128 lowercase hex digits: the log's, then those of witnesses.
+ */
+#define HUSHMOTE_LOG(id, origin, need, ...)                                                                            \
+    static const char *const id##_keys[] = {__VA_ARGS__};                                                              \
+    typedef char id##_is_wrong[sizeof id##_keys / sizeof *id##_keys <= 8 && (need) >= 1 &&                             \
+                                       (need) < sizeof id##_keys / sizeof *id##_keys                                   \
+                                   ? 1                                                                                 \
+                                   : -1];                                                                              \
+    static const struct hushmote_log id = {(origin), id##_keys, sizeof id##_keys / sizeof *id##_keys, (need),          \
+                                           &hushmote_log_check}
+
 /** This firmware's limits. A board reports as long as its lifetime sum of epsilon is at most `sum`, or its lifetime sum
     of epsilon^2 is at most `squares`. */
 struct hushmote_policy {
@@ -101,6 +154,7 @@ struct hushmote_policy {
     const char *const *names; /**< Experiments that a server may ask for. */
     uint8_t group_count;      /**< Number of groups, 0 for none. */
     const struct hushmote_group *groups; /**< The open groups that experiments may have, with the board's values. */
+    const struct hushmote_log *log; /**< The log in which experiments must be; NULL without one. Requires an announce_key. */
 };
 
 /**
@@ -115,7 +169,7 @@ struct hushmote_policy {
  * @param ... Up to 64 experiment names, each 1 to 32 of a-z, 0-9, _ and -.
  */
 #define HUSHMOTE_POLICY(id, sum, squares, epsilon, rules, consent, ...)                                                \
-    HUSHMOTE_DEFINE_POLICY(id, 0, NULL, sum, squares, epsilon, rules, consent, __VA_ARGS__)
+    HUSHMOTE_DEFINE_POLICY(id, 0, NULL, NULL, sum, squares, epsilon, rules, consent, __VA_ARGS__)
 /**
  * @brief Define a const policy whose experiments may have open groups.
  *
@@ -129,8 +183,32 @@ struct hushmote_policy {
  * @param ... As for HUSHMOTE_POLICY().
  */
 #define HUSHMOTE_POLICY_WITH_GROUPS(id, groups, ...)                                                                   \
-    HUSHMOTE_DEFINE_POLICY(id, sizeof(groups) / sizeof *(groups), groups, __VA_ARGS__)
-#define HUSHMOTE_DEFINE_POLICY(id, group_count, groups, sum, squares, epsilon, rules, consent, ...)                    \
+    HUSHMOTE_DEFINE_POLICY(id, sizeof(groups) / sizeof *(groups), groups, NULL, __VA_ARGS__)
+#if HUSHMOTE_WITH_LOG
+/**
+ * @brief Define a const policy under which experiments must be in a public log.
+ *
+ * @code
+ *     HUSHMOTE_LOG(questions, "example.org/questions", 2, LOG_KEY, FIRST_WITNESS, SECOND_WITNESS);
+ *     HUSHMOTE_POLICY_WITH_LOG(policy, questions, 8000000, 0, 1000000, HUSHMOTE_SUM, 0, "room_temp");
+ * @endcode
+ *
+ * @param id Name of the variable.
+ * @param log A struct hushmote_log.
+ * @param ... As for HUSHMOTE_POLICY().
+ */
+#define HUSHMOTE_POLICY_WITH_LOG(id, log, ...) HUSHMOTE_DEFINE_POLICY(id, 0, NULL, &(log), __VA_ARGS__)
+/**
+ * @brief Define a const policy whose experiments may have open groups, and must be in a public log.
+ * @param id Name of the variable.
+ * @param groups As for HUSHMOTE_POLICY_WITH_GROUPS().
+ * @param log As for HUSHMOTE_POLICY_WITH_LOG().
+ * @param ... As for HUSHMOTE_POLICY().
+ */
+#define HUSHMOTE_POLICY_WITH_GROUPS_AND_LOG(id, groups, log, ...)                                                      \
+    HUSHMOTE_DEFINE_POLICY(id, sizeof(groups) / sizeof *(groups), groups, &(log), __VA_ARGS__)
+#endif
+#define HUSHMOTE_DEFINE_POLICY(id, group_count, groups, log, sum, squares, epsilon, rules, consent, ...)               \
     static const char *const id##_names[] = {__VA_ARGS__};                                                             \
     typedef char id##_is_wrong[(epsilon) >= HUSHMOTE_EPSILON_MIN && (epsilon) <= HUSHMOTE_EPSILON_MAX &&               \
                                        (rules) > 0 && (rules) < 16 && (consent) < 4 &&                                 \
@@ -140,7 +218,7 @@ struct hushmote_policy {
                                    : -1];                                                                              \
     static const struct hushmote_policy id = {                                                                         \
         (sum), (squares), (epsilon), (rules), (consent), sizeof id##_names / sizeof *id##_names, id##_names,           \
-        (group_count), (groups)}
+        (group_count), (groups), (log)}
 
 /* --- Return codes -------------------------------------------------------------------------------------------- */
 
@@ -172,7 +250,11 @@ enum hushmote_code {
     HUSHMOTE_REFUSED_SMALL_EPSILON = -23, /**< Epsilon is too small for this number of cells. */
     HUSHMOTE_REFUSED_UNASKED = -24,    /**< The policy asks about each question, and nobody has opted in to this one. */
     HUSHMOTE_REFUSED_GROUP = -25,      /**< The policy does not name its open group. */
-    HUSHMOTE_REFUSED_BROKER = -26      /**< The broker forbids the subscription to its topic. */
+    HUSHMOTE_REFUSED_BROKER = -26,     /**< The broker forbids the subscription to its topic. */
+    HUSHMOTE_REFUSED_NO_PROOF = -27,   /**< Its proof from the log is missing. */
+    HUSHMOTE_REFUSED_PROOF = -28,      /**< Its proof is malformed. */
+    HUSHMOTE_REFUSED_LOG = -29,        /**< It is not in the log, or a signature in its proof is wrong. */
+    HUSHMOTE_REFUSED_WITNESSES = -30   /**< Too few witnesses have signed its proof. */
 };
 
 /**
@@ -337,6 +419,10 @@ struct hushmote_config {
     uint8_t *records;                        /**< Two buffers of record_bytes each, for the ledger. */
     size_t record_bytes;                     /**< HUSHMOTE_RECORD_BYTES(experiments, unsent). */
     uint8_t unsent_max;                      /**< 1 to 16: no new reports are made while this many are unsent. */
+
+    /** With a log in the policy, called before each signature of a proof, which takes some chips half a second, for
+        example to feed a watchdog; may be NULL. */
+    void (*feed)(void *context);
 };
 
 /* --- The client ---------------------------------------------------------------------------------------------- */
@@ -400,7 +486,8 @@ int hushmote_enroll(struct hushmote *client, const uint8_t *payload, size_t byte
 /**
  * @brief Take part in an experiment whose payload was stored in flash.
  *
- * Same as hushmote_enroll(), but does not verify the signature again.
+ * Same as hushmote_enroll(), but does not verify the signature again. With a log in the policy, this function refuses
+ * every experiment: keep the proof as well, and call hushmote_enroll_logged().
  *
  * @param client The client.
  * @param payload The payload, stored after hushmote_enroll() accepted it.
@@ -408,6 +495,19 @@ int hushmote_enroll(struct hushmote *client, const uint8_t *payload, size_t byte
  * @return #HUSHMOTE_OK, #HUSHMOTE_BUSY, or the code with which the experiment is refused.
  */
 int hushmote_enroll_kept(struct hushmote *client, const uint8_t *payload, size_t bytes);
+
+/**
+ * @brief Take part in a retained experiment that is in the policy's log.
+ *
+ * Same as hushmote_enroll(), which refuses every experiment if the policy has a log.
+ *
+ * @param client The client.
+ * @param payload The retained message.
+ * @param bytes Number of bytes in `payload`.
+ * @param[in,out] proof The retained message on the topic of its proof; its leaf is set if the experiment is accepted.
+ * @return #HUSHMOTE_OK, #HUSHMOTE_BUSY, or the code with which the experiment is refused.
+ */
+int hushmote_enroll_logged(struct hushmote *client, const uint8_t *payload, size_t bytes, struct hushmote_proof *proof);
 
 /**
  * @brief Stop taking part in an experiment. The budget that it has spent remains spent.

@@ -25,6 +25,12 @@
  *     port.asker = &hushmote_ask_each;
  *     port.questions = questions;  // one for each of the policy's names
  * @endcode
+ *
+ * With a log in the policy, the reporter also subscribes to the topics of the proofs:
+ *
+ * @code
+ *     port.entries = entries;  // one for each of the policy's names
+ * @endcode
  */
 #ifndef HUSHMOTE_PORT_H
 #define HUSHMOTE_PORT_H
@@ -39,7 +45,7 @@ extern "C" {
 #define HUSHMOTE_IN_FLIGHT 4 /**< Maximum number of unacknowledged reports. */
 #endif
 #define HUSHMOTE_PAYLOAD_BYTES (HUSHMOTE_EXPERIMENT_BYTES + 69) /**< Longest signed experiment. */
-#define HUSHMOTE_KEPT_BYTES (HUSHMOTE_PAYLOAD_BYTES + 8)        /**< Longest experiment kept in flash. */
+#define HUSHMOTE_KEPT_BYTES (HUSHMOTE_PAYLOAD_BYTES + 20)       /**< Longest experiment kept in flash. */
 #define HUSHMOTE_STATUS_BYTES 400                               /**< Longest status message. */
 #define HUSHMOTE_PREFIX_BYTES 64                                /**< Longest topic prefix. */
 #define HUSHMOTE_SPREAD_DEFAULT UINT32_MAX /**< 60 s, or the interval between readings if it is shorter. */
@@ -55,6 +61,17 @@ struct hushmote_question {
     uint16_t bytes;  /**< Size of the payload that is waiting for an opt-in; 0 if none is waiting. */
     const struct hushmote_group *group; /**< The open group that its reports would contain unprotected; NULL: none. */
     uint8_t payload[HUSHMOTE_PAYLOAD_BYTES]; /**< The payload that is waiting. */
+};
+
+/** What has arrived for one of the policy's names, with a log in the policy. An experiment and its proof come on two
+    topics, in any order; the first of them waits here for the other. */
+struct hushmote_log_entry {
+    long subscription;  /**< The number that the port's `subscribe` returned for the proof's topic. */
+    bool is_forbidden;  /**< Whether the broker forbids that subscription. */
+    uint32_t leaf;      /**< Index in the log of the version in force; meaningless if there is none. */
+    uint16_t bytes;     /**< Size of the payload that is waiting for a proof; 0 if none is waiting. */
+    uint16_t proof_bytes; /**< Size of the newest proof; 0 if there is none, or if it has served. */
+    uint8_t payload[HUSHMOTE_PAYLOAD_BYTES], proof[HUSHMOTE_PROOF_BYTES];
 };
 
 /** The functions with which the reporter asks about questions. hushmote_ask_each is the only instance; firmware that
@@ -105,6 +122,8 @@ struct hushmote_port {
 
     const struct hushmote_asker *asker;  /**< &hushmote_ask_each with HUSHMOTE_ASK_EACH in the policy, else NULL. */
     struct hushmote_question *questions; /**< With an asker, one for each of the policy's names. */
+
+    struct hushmote_log_entry *entries; /**< With a log in the policy, one for each of the policy's names, else NULL. */
 
     const char *prefix; /**< Topic levels before hushmote/v1, such as "tenants/acme", of up to #HUSHMOTE_PREFIX_BYTES; NULL or ""
                              for none. The aggregator needs the same. */
@@ -182,8 +201,8 @@ struct hushmote_reporter {
  * @param port MQTT, storage and times; must outlive the reporter.
  * @param topics One for each of the policy's names.
  * @param kept Buffer of #HUSHMOTE_KEPT_BYTES; NULL if the port keeps no experiments.
- * @return #HUSHMOTE_OK, #HUSHMOTE_BAD_SETTINGS (the fleet or a function is missing, or the asker does not match the
- *     policy) or #HUSHMOTE_BAD_ENTROPY.
+ * @return #HUSHMOTE_OK, #HUSHMOTE_BAD_SETTINGS (the fleet or a function is missing, or the asker or the entries do not
+ *     match the policy) or #HUSHMOTE_BAD_ENTROPY.
  */
 int hushmote_reporter_begin(struct hushmote_reporter *reporter, struct hushmote *client,
                             const struct hushmote_port *port, struct hushmote_topic *topics, uint8_t *kept);

@@ -147,6 +147,11 @@ static bool uses_will(const struct hushmote_reporter *reporter) {
     return !reporter->port->omit_will && reporter->will_failures < HUSHMOTE_LEFT_OUT;
 }
 
+/* Return what has arrived for a name, or NULL if the policy has no log. */
+static struct hushmote_log_entry *entry_of(const struct hushmote_reporter *reporter, unsigned at) {
+    return hm_log(config_of(reporter)) == NULL ? NULL : reporter->port->entries + at;
+}
+
 /* --- The connection ------------------------------------------------------------------------------------------- */
 
 static void set_disconnected(struct hushmote_reporter *reporter) {
@@ -231,8 +236,13 @@ static void begin_to_connect(struct hushmote_reporter *reporter) {
         schedule_reconnect(reporter);
 }
 
-void hushmote_reporter_connected(struct hushmote_reporter *reporter) {
+static long subscribe(struct hushmote_reporter *reporter, const char *kind, unsigned at) {
     char topic[TOPIC_BYTES];
+    (void)topic_of(reporter, kind, name_of(reporter, at), topic);
+    return reporter->port->subscribe(reporter->port->context, topic);
+}
+
+void hushmote_reporter_connected(struct hushmote_reporter *reporter) {
     if (reporter->link != CONNECTING)
         return;
     reporter->link = CONNECTED;
@@ -243,10 +253,12 @@ void hushmote_reporter_connected(struct hushmote_reporter *reporter) {
     start_timer(reporter, &reporter->steady, STEADY_MS);
     start_timer(reporter, &reporter->settled, reporter->port->settle_ms);
     for (unsigned i = 0; i < name_count(reporter); i++) {
+        struct hushmote_log_entry *entry = entry_of(reporter, i);
         reporter->topics[i].heard = false;
-        (void)topic_of(reporter, "/experiment/", name_of(reporter, i), topic);
-        reporter->topics[i].subscription = reporter->port->subscribe(reporter->port->context, topic);
-        if (reporter->topics[i].subscription < 0) {
+        reporter->topics[i].subscription = subscribe(reporter, "/experiment/", i);
+        if (entry != NULL && reporter->topics[i].subscription >= 0)
+            entry->subscription = subscribe(reporter, "/proof/", i);
+        if (reporter->topics[i].subscription < 0 || (entry != NULL && entry->subscription < 0)) {
             give_up(reporter);
             return;
         }
@@ -262,11 +274,15 @@ void hushmote_reporter_refused(struct hushmote_reporter *reporter, int code) {
 void hushmote_reporter_subscribed(struct hushmote_reporter *reporter, long id, int code) {
     for (unsigned i = 0; reporter->link == CONNECTED && i < name_count(reporter); i++) {
         struct hushmote_topic *topic = reporter->topics + i;
-        if (topic->subscription != id)
+        struct hushmote_log_entry *entry = entry_of(reporter, i);
+        bool is_proof = entry != NULL && entry->subscription == id;
+        if (topic->subscription != id && !is_proof)
             continue;
+        if (is_proof)
+            entry->is_forbidden = code >= 128;
         if (code >= 128)
             topic->refused = HUSHMOTE_REFUSED_BROKER;
-        else if (topic->refused == HUSHMOTE_REFUSED_BROKER)
+        else if (topic->refused == HUSHMOTE_REFUSED_BROKER && !is_proof)
             topic->refused = HUSHMOTE_OK;
         reporter->unsure = true;
     }
@@ -297,6 +313,47 @@ static uint32_t seal(const struct hushmote_reporter *reporter, unsigned at, size
     return hm_seal(config_of(reporter), name_of(reporter, at), reporter->kept, bytes);
 }
 
+#define LOG_BYTES (4 + DIGEST_BYTES)
+
+/* Compute the log's identity: the hash of its origin, keys and number of witnesses, separated by spaces. */
+static void identify_log(const struct hushmote_reporter *reporter, uint8_t digest[32]) {
+    const struct hushmote_log *log = hm_log(config_of(reporter));
+    struct hushmote_piece pieces[2 * HM_LOG_KEYS + 2];
+    char end[2] = {' ', (char)('0' + log->need)};
+    size_t count = 1;
+    pieces[0].data = log->origin;
+    for (unsigned i = 0; i < log->key_count; i++) {
+        pieces[count++].data = end;
+        pieces[count++].data = log->keys[i];
+    }
+    for (size_t i = 0; i < count; i++)
+        pieces[i].bytes = i % 2 == 0 ? strlen((const char *)pieces[i].data) : 1;
+    pieces[count].data = end;
+    pieces[count++].bytes = sizeof end;
+    hm_sha256(config_of(reporter), pieces, count, digest);
+}
+
+/* With a log in the policy, an experiment is followed by its index in the log and the log's identity. Return the number
+   of these bytes. */
+static size_t add_log(struct hushmote_reporter *reporter, unsigned at, uint8_t data[LOG_BYTES]) {
+    uint8_t identity[32];
+    identify_log(reporter, identity);
+    hm_put(data, 4, entry_of(reporter, at)->leaf);
+    memcpy(data + 4, identity, DIGEST_BYTES);
+    return LOG_BYTES;
+}
+
+/* Return the size of a kept experiment without these bytes, 0 if it was kept without this log, so that it needs a proof. */
+static size_t remove_log(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes) {
+    struct hushmote_log_entry *entry = entry_of(reporter, at);
+    uint8_t expected[LOG_BYTES];
+    if (bytes <= LOG_BYTES)
+        return 0;
+    entry->leaf = (uint32_t)hm_get(payload + bytes - LOG_BYTES, 4);
+    (void)add_log(reporter, at, expected);
+    return memcmp(payload + bytes - LOG_BYTES, expected, LOG_BYTES) == 0 ? bytes - LOG_BYTES : 0;
+}
+
 /* Store the lowest accepted serial, the payload and a CRC-32, in the MicroPython client's format. Return whether the
    experiment may run: not if the serials of too many other names are stored, because then this one would be forgotten. */
 static bool keep(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes) {
@@ -308,7 +365,9 @@ static bool keep(struct hushmote_reporter *reporter, unsigned at, const uint8_t 
     if (total > 0) {
         hm_put(reporter->kept, 4, config_of(reporter)->experiments[at].serial);
         memcpy(reporter->kept + 4, payload, bytes);
-        hm_put(reporter->kept + 4 + bytes, 4, seal(reporter, at, 4 + bytes));
+        if (hm_log(config_of(reporter)) != NULL && payload[0] > 0)
+            total += add_log(reporter, at, reporter->kept + 4 + bytes);
+        hm_put(reporter->kept + total - 4, 4, seal(reporter, at, total - 4));
     }
     code = port->write_kept(port->context, name_of(reporter, at), reporter->kept, total);
     reporter->kept_fault = code != 0 ? HUSHMOTE_STORAGE : HUSHMOTE_OK;
@@ -324,12 +383,42 @@ static void load(struct hushmote_reporter *reporter, unsigned at) {
     if (total <= 8 || total > HUSHMOTE_KEPT_BYTES || hm_get(kept + 4 + bytes, 4) != seal(reporter, at, 4 + bytes))
         return; /* the broker will resend it */
     config_of(reporter)->experiments[at].serial = (uint32_t)hm_get(kept, 4);
+    if (hm_log(config_of(reporter)) != NULL && kept[4] > 0 && (bytes = remove_log(reporter, at, kept + 4, bytes)) == 0)
+        return;
     if (kept[4] > 0 && asker != NULL && asker->ask(reporter, at, kept + 4, bytes) != HUSHMOTE_OK)
         return; /* the experiment waits for an opt-in */
-    if (kept[4] > 0 && hm_enroll(reporter->client, name_of(reporter, at), kept + 4, bytes, true) != HUSHMOTE_OK)
+    if (kept[4] > 0 && hm_enroll(reporter->client, name_of(reporter, at), kept + 4, bytes, true, NULL) != HUSHMOTE_OK)
         return; /* the policy has changed */
     topic->has_accepted = true;
     compute_digest(reporter, kept + 4, bytes, topic->accepted);
+}
+
+/* Enroll in an experiment, with the newest proof if the policy has a log. */
+static int enroll(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes) {
+    struct hushmote_log_entry *entry = entry_of(reporter, at);
+    struct hushmote_proof proof;
+    int code;
+    if (entry == NULL)
+        return hm_enroll(reporter->client, name_of(reporter, at), payload, bytes, false, NULL);
+    proof.data = entry->proof;
+    proof.bytes = entry->proof_bytes;
+    code = hm_enroll(reporter->client, name_of(reporter, at), payload, bytes, false, &proof);
+    if (code == HUSHMOTE_OK) {
+        entry->leaf = proof.leaf;
+        entry->proof_bytes = 0; /* the next version needs another one */
+    }
+    return code == HUSHMOTE_REFUSED_NO_PROOF && entry->is_forbidden ? HUSHMOTE_REFUSED_BROKER : code;
+}
+
+/* Let an experiment wait if another proof could make it acceptable; drop the one that waited before. */
+static void wait_for_proof(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes, int code) {
+    struct hushmote_log_entry *entry = entry_of(reporter, at);
+    bool waits = code <= HUSHMOTE_REFUSED_NO_PROOF && bytes <= HUSHMOTE_PAYLOAD_BYTES;
+    if (entry == NULL)
+        return;
+    if (waits)
+        memmove(entry->payload, payload, bytes);
+    entry->bytes = (uint16_t)(waits ? bytes : 0);
 }
 
 /* Apply an experiment or its withdrawal. Return 0, or the code with which it is refused. */
@@ -342,7 +431,7 @@ static int apply_message(struct hushmote_reporter *reporter, unsigned at, const 
     else if (asker != NULL && !agreed)
         code = asker->ask(reporter, at, payload, bytes);
     if (code == HUSHMOTE_OK && !withdraws)
-        code = hm_enroll(reporter->client, name_of(reporter, at), payload, bytes, false);
+        code = enroll(reporter, at, payload, bytes);
     if (code == HUSHMOTE_OK && asker != NULL)
         asker->settle(reporter, at, agreed, withdraws);
     return code;
@@ -359,6 +448,7 @@ int hm_take_message(struct hushmote_reporter *reporter, unsigned at, const uint8
     if (topic->has_accepted && memcmp(digest, topic->accepted, sizeof digest) == 0) {
         /* Skip a repeated message. Any message refused in between changed nothing. */
         topic->refused = config_of(reporter)->experiments[at].refused = HUSHMOTE_OK;
+        wait_for_proof(reporter, at, payload, bytes, HUSHMOTE_OK);
         if (asker != NULL)
             asker->settle(reporter, at, false, false);
         return HUSHMOTE_OK;
@@ -368,6 +458,7 @@ int hm_take_message(struct hushmote_reporter *reporter, unsigned at, const uint8
     if (!agreed && config_of(reporter)->experiments[at].withdrawn && bytes > 0 && payload[0] != 0)
         return HUSHMOTE_OK; /* the application decides when to take part again */
     code = apply_message(reporter, at, payload, bytes, agreed);
+    wait_for_proof(reporter, at, payload, bytes, code);
     topic->refused = (int8_t)code;
     if (code != HUSHMOTE_OK) {
         topic->why = (int8_t)(code == HUSHMOTE_BUSY || agreed ? HUSHMOTE_OK : code); /* the same bytes may be accepted later */
@@ -382,15 +473,39 @@ int hm_take_message(struct hushmote_reporter *reporter, unsigned at, const uint8
     return topic->refused = HUSHMOTE_STORAGE;
 }
 
+/* Store a proof, and take the experiment that waits for it. A proof that does not fit is malformed, as is its beginning. */
+static void take_proof(struct hushmote_reporter *reporter, unsigned at, const uint8_t *proof, size_t bytes) {
+    struct hushmote_log_entry *entry = reporter->port->entries + at;
+    if (bytes > sizeof entry->proof)
+        bytes = sizeof entry->proof;
+    if (bytes == entry->proof_bytes && memcmp(proof, entry->proof, bytes) == 0)
+        return;
+    memcpy(entry->proof, proof, bytes);
+    entry->proof_bytes = (uint16_t)bytes;
+    if (entry->bytes == 0)
+        return;
+    reporter->topics[at].why = HUSHMOTE_OK;
+    (void)hm_take_message(reporter, at, entry->payload, entry->bytes, false);
+}
+
+static bool is_topic(const struct hushmote_reporter *reporter, const char *kind, unsigned at, const char *topic,
+                     size_t bytes) {
+    char known[TOPIC_BYTES];
+    return topic_of(reporter, kind, name_of(reporter, at), known) == bytes && memcmp(known, topic, bytes) == 0;
+}
+
 void hushmote_reporter_message(struct hushmote_reporter *reporter, const char *topic, size_t topic_bytes,
                                const uint8_t *payload, size_t bytes) {
-    char known[TOPIC_BYTES];
+    if (payload == NULL)
+        payload = (const uint8_t *)"";
     for (unsigned i = 0; i < name_count(reporter); i++) {
-        if (topic_of(reporter, "/experiment/", name_of(reporter, i), known) == topic_bytes &&
-            memcmp(known, topic, topic_bytes) == 0) {
+        if (is_topic(reporter, "/experiment/", i, topic, topic_bytes)) {
             reporter->topics[i].heard = true;
             reporter->unsure = true;
-            (void)hm_take_message(reporter, i, payload == NULL ? (const uint8_t *)"" : payload, bytes, false);
+            (void)hm_take_message(reporter, i, payload, bytes, false);
+        } else if (entry_of(reporter, i) != NULL && is_topic(reporter, "/proof/", i, topic, topic_bytes)) {
+            reporter->unsure = true;
+            take_proof(reporter, i, payload, bytes);
         }
     }
 }
@@ -607,7 +722,8 @@ int hushmote_reporter_begin(struct hushmote_reporter *reporter, struct hushmote 
         port->publish == NULL || port->disconnect == NULL ||
         (has_prefix(port) && strlen(port->prefix) > HUSHMOTE_PREFIX_BYTES) ||
         (kept != NULL && (port->read_kept == NULL || port->write_kept == NULL)) ||
-        ((client->config->policy->consent & HUSHMOTE_ASK_EACH) != 0) != (port->asker != NULL && port->questions != NULL))
+        ((client->config->policy->consent & HUSHMOTE_ASK_EACH) != 0) != (port->asker != NULL && port->questions != NULL) ||
+        (hm_log(client->config) != NULL) != (port->entries != NULL))
         return HUSHMOTE_BAD_SETTINGS;
     if (hm_entropy(client->config, entropy, sizeof entropy) != HUSHMOTE_OK)
         return HUSHMOTE_BAD_ENTROPY;
@@ -617,6 +733,8 @@ int hushmote_reporter_begin(struct hushmote_reporter *reporter, struct hushmote 
     reporter->kept = kept;
     reporter->status_id = -1;
     memset(topics, 0, name_count(reporter) * sizeof *topics);
+    if (hm_log(client->config) != NULL)
+        memset(port->entries, 0, name_count(reporter) * sizeof *port->entries);
     piece.data = entropy;
     piece.bytes = sizeof entropy;
     reporter->waits.config = client->config;

@@ -85,6 +85,11 @@ int hm_settings(const struct hushmote_config *config) {
                 (config->unique_id != NULL || config->unique_id_bytes == 0);
     if (good && (config->fleet != NULL || config->announce_key != NULL))
         good = is_name(config->fleet, true);
+#if HUSHMOTE_WITH_LOG
+    good = good && (config->policy->log == NULL || config->policy->log->check->fits(config));
+#else
+    good = good && config->policy->log == NULL;
+#endif
 #if !HUSHMOTE_WITH_SHA256
     good = good && config->sha256 != NULL;
 #endif
@@ -122,7 +127,14 @@ static const char TEXTS[] =
     "epsilon is too small for so many cells\0"
     "nobody has opted in to this question\0"
     "the policy does not name its group\0"
-    "the broker forbids the subscription\0";
+    "the broker forbids the subscription\0"
+#if HUSHMOTE_WITH_LOG
+    "its proof from the log is missing\0"
+    "its proof is malformed\0"
+    "it is not in the log, or a signature in its proof is wrong\0"
+    "too few witnesses have signed its proof\0"
+#endif
+    ;
 
 const char *hushmote_text(int code) {
     const char *text = TEXTS;

@@ -60,8 +60,8 @@ class TestVectors:
     @pytest.mark.slow
     def test_all_pass_under_the_sanitizers(self, tmp_path: Path):
         (tmp_path / "vectors.h").write_text(make_c_vectors.build())
-        flags = (*c_core.SANITIZED, f"-DHUSHMOTE_ROOM_BYTES={c.ROOM_BYTES}", f"-I{tmp_path}", "-O1", "-lm")
-        sources = ("check", *PLAIN, "p256", "ledger", "client", "settings", "question")
+        flags = (*c_core.SANITIZED, f"-DHUSHMOTE_ROOM_BYTES={c.ROOM_BYTES}", c_core.WITH_LOG, f"-I{tmp_path}", "-O1", "-lm")
+        sources = ("check", *PLAIN, "p256", "ledger", "client", "settings", "question", "log")
         program = c_core.compile_c(tmp_path / "check", sources, *flags)
         done = subprocess.run([program], capture_output=True, text=True, timeout=600, check=False)
         verdict = re.fullmatch(r"hushmote: (\d+) vectors, 0 wrong\n", done.stdout)

@@ -8,7 +8,13 @@
 
 const size_t test_client_bytes = sizeof(struct hushmote), test_experiment_bytes = sizeof(struct hushmote_experiment),
              test_reporter_bytes = sizeof(struct hushmote_reporter), test_topic_bytes = sizeof(struct hushmote_topic),
-             test_question_bytes = sizeof(struct hushmote_question);
+             test_question_bytes = sizeof(struct hushmote_question),
+             test_log_entry_bytes = sizeof(struct hushmote_log_entry);
+
+/* Returns the index in the log of the version in force. */
+uint32_t test_leaf(const struct hushmote_port *port, unsigned at) {
+    return port->entries[at].leaf;
+}
 
 /* Copies the payload that awaits an opt-in and returns its length. */
 unsigned test_waiting(const struct hushmote_port *port, unsigned at, uint8_t payload[HUSHMOTE_PAYLOAD_BYTES]) {

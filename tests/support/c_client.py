@@ -12,7 +12,7 @@ from ctypes import POINTER, c_char_p, c_int, c_int64, c_size_t, c_uint, c_uint8,
 from pathlib import Path
 from typing import Any
 
-from c_core import CORE, Config, Entropy, Reading, compile_c, reading
+from c_core import CORE, WITH_LOG, Config, Entropy, Reading, compile_c, reading
 
 OTHERS = ("check", "fuzz")
 """Programs beside the core."""
@@ -45,6 +45,10 @@ CODES = {
     "REFUSED_UNASKED": -24,
     "REFUSED_GROUP": -25,
     "REFUSED_BROKER": -26,
+    "REFUSED_NO_PROOF": -27,
+    "REFUSED_PROOF": -28,
+    "REFUSED_LOG": -29,
+    "REFUSED_WITNESSES": -30,
 }
 NAMES = {code: name for name, code in CODES.items()}
 
@@ -61,6 +65,22 @@ class Group(ctypes.Structure):
     _fields_ = (("name", c_char_p), ("value", c_char_p))
 
 
+class Log(ctypes.Structure):
+    _fields_ = (
+        ("origin", c_char_p),
+        ("keys", POINTER(c_char_p)),
+        ("key_count", c_uint8),
+        ("need", c_uint8),
+        ("check", c_void_p),
+    )
+
+
+class Proof(ctypes.Structure):
+    """struct hushmote_proof."""
+
+    _fields_ = (("data", c_char_p), ("bytes", c_size_t), ("leaf", c_uint32))
+
+
 class Policy(ctypes.Structure):
     _fields_ = (
         ("sum", c_uint64),
@@ -72,6 +92,7 @@ class Policy(ctypes.Structure):
         ("names", POINTER(c_char_p)),
         ("group_count", c_uint8),
         ("groups", POINTER(Group)),
+        ("log", POINTER(Log)),
     )
 
 
@@ -112,6 +133,7 @@ def library() -> Any:
     """Return the core as a shared library that aborts on undefined behaviour."""
     sources = [path.stem for path in sorted(CORE.glob("*.c")) if path.stem not in OTHERS]
     flags = ["-shared", "-fPIC", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
+    flags.append(WITH_LOG)
     with tempfile.TemporaryDirectory() as folder:
         beside = Path(__file__).with_suffix(".c")
         shared_library = ctypes.CDLL(str(compile_c(Path(folder) / "hushmote.so", [*sources, beside], *flags)))
@@ -190,6 +212,11 @@ class CBoard:
             *(policy["sum"], policy["squares"], policy["epsilon"], rules, consent),
             *(len(names), self.names, len(groups), self.group_array),
         )
+        if log := policy.get("log"):
+            self.log_keys = (c_char_p * len(log["keys"]))(*(key.encode() for key in log["keys"]))
+            check = ctypes.addressof(c_size_t.in_dll(self.c, "hushmote_log_check"))
+            log = Log(log["origin"].encode(), self.log_keys, len(log["keys"]), log["need"], check)
+            self.rules.log = ctypes.pointer(log)
         record_bytes = record_bytes or 40 + 22 * max(len(names), 2) + (1 + REPORT_BYTES) * unsent
         self.records = ctypes.create_string_buffer(2 * record_bytes)
         self.experiments = (

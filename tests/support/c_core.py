@@ -22,6 +22,7 @@ STRICT = (
 )
 SANITIZED = ("-fsanitize=address,undefined,bounds-strict", "-fno-sanitize-recover=all")
 
+WITH_LOG = "-DHUSHMOTE_WITH_LOG=1"
 COVERAGE = "HUSHMOTE_C_COVERAGE"  # an environment variable: the folder for gcc's coverage counts
 
 needs_gcc = pytest.mark.skipif(
@@ -63,6 +64,7 @@ class Config(ctypes.Structure):
         ("records", ctypes.c_void_p),
         ("record_bytes", ctypes.c_size_t),
         ("unsent_max", ctypes.c_uint8),
+        ("feed", ctypes.c_void_p),
     )
 
 

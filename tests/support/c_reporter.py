@@ -36,6 +36,7 @@ class Port(ctypes.Structure):
         *((name, c_uint32) for name in TIMES),
         ("asker", c_void_p),
         ("questions", c_void_p),
+        ("entries", c_void_p),
         ("prefix", ctypes.c_char_p),
         ("omit_status", ctypes.c_bool),
         ("omit_will", ctypes.c_bool),
@@ -95,7 +96,10 @@ class Board:
             self.questions = buffer("test_question_bytes", len(policy["experiments"]))
             self.port.asker = ctypes.addressof(c_size_t.in_dll(self.c, "hushmote_ask_each"))
             self.port.questions = ctypes.addressof(self.questions)
-        self.buffer = ctypes.create_string_buffer(1101)
+        self.buffer = ctypes.create_string_buffer(1113)
+        if "log" in policy:
+            self.entries = buffer("test_log_entry_bytes", len(policy["experiments"]))
+            self.port.entries = ctypes.addressof(self.entries)
         assert self.begin() == 0
 
     def begin(self, keeps: bool = True) -> int:
@@ -192,6 +196,15 @@ class Board:
     def message(self, name: str, payload: bytes) -> None:
         topic = (TOPIC + name).encode()
         self.c.hushmote_reporter_message(self.reporter, topic, len(topic), payload or None, len(payload))
+
+    def proof(self, name: str, proof: bytes) -> None:
+        topic = f"hushmote/v1/home/proof/{name}".encode()
+        self.c.hushmote_reporter_message(self.reporter, topic, len(topic), proof or None, len(proof))
+
+    def leaf(self, name: str = "e") -> int:
+        """Return the index in the log of the version in force."""
+        self.c.test_leaf.restype = c_uint32
+        return self.c.test_leaf(ctypes.byref(self.port), self.board.policy["experiments"].index(name))
 
     def take(self, name: str, payload: bytes) -> int:
         """Like message(), but return 0 or the rejection code."""

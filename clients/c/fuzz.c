@@ -1,12 +1,12 @@
 /* Fuzz target for libFuzzer with sanitizers: no input from the network or from flash may break a guarantee.
 
-       core="json.c experiment.c levels.c sw.c scale.c pgr.c text.c prefix.c pairs.c ledger.c client.c settings.c"
+       core="json.c experiment.c levels.c sw.c scale.c pgr.c text.c prefix.c pairs.c ledger.c client.c settings.c log.c"
        clang -g -O2 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -fno-sanitize-coverage=trace-cmp \
-             -DHUSHMOTE_ROOM_BYTES=1024 -DQUICK fuzz.c $core -lm -o fuzz
-       ./fuzz -max_len=1200 -entropic=0 -runs=100000000 CORPUS
+             -DHUSHMOTE_ROOM_BYTES=1024 -DHUSHMOTE_WITH_LOG=1 -DQUICK fuzz.c $core -lm -o fuzz
+       ./fuzz -max_len=1700 -entropic=0 -runs=100000000 CORPUS
 
-   An input's first byte selects how the rest is used: as an experiment, as a signed experiment, or as the two slots of
-   a ledger. QUICK replaces the most expensive arithmetic: thresholds, the generator, SHA-256, and P-256, which then
+   An input's first byte selects how the rest is used: as an experiment, as a signed experiment, as a log's proof of one,
+   or as the two slots of a ledger. QUICK replaces the most expensive arithmetic: thresholds, the generator, SHA-256, and P-256, which then
    accepts about half of all signatures. Without it, add threshold.c, sha256.c, drbg.c and p256.c. The program prints
    counters. */
 #include <math.h>
@@ -34,11 +34,11 @@ static void fail(const char *condition, int line) {
 }
 
 /* For each kind, the number of inputs, and the number of experiments and ledgers among them that were accepted. */
-static unsigned long run_count[3], accepted[3];
+static unsigned long run_count[4], accepted[4];
 
 static void print_counts(void) {
-    static const char *const kinds[3] = {"experiments", "signed experiments", "ledgers"};
-    for (unsigned i = 0; i < 3; i++)
+    static const char *const kinds[4] = {"experiments", "signed experiments", "proofs", "ledgers"};
+    for (unsigned i = 0; i < 4; i++)
         fprintf(stderr, "%lu %s, %lu accepted\n", run_count[i], kinds[i], accepted[i]);
 }
 
@@ -46,6 +46,8 @@ static void print_counts(void) {
 
 static const char *const names[NAMES] = {"e", "room_temp"};
 static const struct hushmote_group groups[] = {{"firmware", "2.4.0"}};
+#define DIGITS "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde"
+HUSHMOTE_LOG(questions, "example.org/questions", 1, DIGITS "0", DIGITS "1", DIGITS "2");
 static const struct hushmote_policy policy = {UINT64_C(1) << 47, 0, HUSHMOTE_EPSILON_MAX, 15, false, NAMES, names, 1, groups, NULL};
 static const char rr[] = "{\"v\":1,\"name\":\"e\",\"type\":\"bool\",\"mechanism\":\"rr\",\"epsilon\":1000000,"
                          "\"budget\":{\"rule\":\"sum\",\"cap\":4000000},\"window\":\"day\"}";
@@ -257,6 +259,34 @@ static void fuzz_signed(const uint8_t *data, size_t bytes) {
     MUST(code == HUSHMOTE_REFUSED_SIGNATURE || (code == 0 && IS_QUICK && bytes == 69 && !experiments[0].enrolled));
 }
 
+/* Check that no forged proof, of any length, makes a client accept an experiment, and what a valid one must have. */
+static void fuzz_proof(const uint8_t *data, size_t bytes) {
+    static struct hushmote_policy logged;
+    uint8_t payload[sizeof rr - 1 + 69];
+    struct hushmote_proof proof = {data, bytes, 0};
+    struct hushmote_config config;
+    struct hushmote client;
+    int code;
+    memcpy(payload, rr, sizeof rr - 1);
+    memset(payload + sizeof rr - 1, 0, 69);
+    configure(&config, true);
+    logged = policy;
+    logged.log = &questions;
+    config.policy = &logged;
+    MUST(hushmote_begin(&client, &config) == HUSHMOTE_OK);
+    code = hushmote_enroll_logged(&client, payload, sizeof payload, &proof);
+    payload[sizeof payload - 1] = 1; /* with QUICK, one of both signatures is good */
+    if (code == HUSHMOTE_REFUSED_SIGNATURE)
+        code = hushmote_enroll_logged(&client, payload, sizeof payload, &proof);
+    MUST(code <= 0 && experiments[0].enrolled == (code == 0) && (bytes > 0 || code != 0));
+    MUST(hushmote_enroll(&client, payload, sizeof payload) != 0);
+    if (code != 0)
+        return;
+    accepted[2]++;
+    MUST(IS_QUICK && bytes >= 9 + 2 * 65 && bytes <= 9 + 32 * 32 + 3 * 65 && proof.leaf == hm_get(data, 4));
+    MUST(proof.leaf < hm_get(data + 4, 4) && data[9 + 32 * data[8]] == 0); /* the log's signature is the first */
+}
+
 /* --- Ledgers ------------------------------------------------------------------------------------------------- */
 
 /* Set a slot's contents. sealed: with a correct CRC, so that the client checks the rest. */
@@ -306,7 +336,7 @@ static void fuzz_ledger(const uint8_t *data, size_t bytes, unsigned flags) {
     set_slot(0, data, first, flags & 1);
     set_slot(1, data + first, bytes - first, flags & 2);
     begin(&client, &config, false);
-    accepted[2] += client.locked == 0;
+    accepted[3] += client.locked == 0;
     if (flags & 4)
         hushmote_set_consent(&client, true);
     writes_until_cut = flags >> 4 & 3;
@@ -335,12 +365,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     counter = 0;
     writes_until_cut = 0;
     flash[0].count = flash[1].count = 0;
-    kind = data[0] < 128 ? 0 : data[0] < 144 ? 1 : 2;
+    kind = data[0] < 112 ? 0 : data[0] < 128 ? 2 : data[0] < 144 ? 1 : 3;
     run_count[kind]++;
     if (kind == 0)
         fuzz_experiment(data + 1, bytes - 1);
     else if (kind == 1)
         fuzz_signed(data + 1, bytes - 1);
+    else if (kind == 2)
+        fuzz_proof(data + 1, bytes - 1);
     else
         fuzz_ledger(data + 1, bytes - 1, data[0]);
     return 0;

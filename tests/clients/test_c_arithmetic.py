@@ -324,5 +324,7 @@ class TestStaticAnalysis:
     def test_clang_tidy_reports_no_warnings(self, tmp_path: Path):
         (tmp_path / "vectors.h").write_text(make_c_vectors.build())
         command = ["clang-tidy", "--quiet", "--warnings-as-errors=*", *c_core.CORE.glob("*.c")]
-        done = subprocess.run([*command, "--", "-std=c99", c_core.WITH_LOG, f"-I{tmp_path}"], capture_output=True, check=False)
+        done = subprocess.run(
+            [*command, "--", "-std=c99", c_core.WITH_LOG, f"-I{tmp_path}"], capture_output=True, check=False
+        )
         assert (done.returncode, done.stdout) == (0, b"")

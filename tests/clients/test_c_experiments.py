@@ -60,7 +60,14 @@ class TestVectors:
     @pytest.mark.slow
     def test_all_pass_under_the_sanitizers(self, tmp_path: Path):
         (tmp_path / "vectors.h").write_text(make_c_vectors.build())
-        flags = (*c_core.SANITIZED, f"-DHUSHMOTE_ROOM_BYTES={c.ROOM_BYTES}", c_core.WITH_LOG, f"-I{tmp_path}", "-O1", "-lm")
+        flags = (
+            *c_core.SANITIZED,
+            f"-DHUSHMOTE_ROOM_BYTES={c.ROOM_BYTES}",
+            c_core.WITH_LOG,
+            f"-I{tmp_path}",
+            "-O1",
+            "-lm",
+        )
         sources = ("check", *PLAIN, "p256", "ledger", "client", "settings", "question", "log")
         program = c_core.compile_c(tmp_path / "check", sources, *flags)
         done = subprocess.run([program], capture_output=True, text=True, timeout=600, check=False)
@@ -337,12 +344,13 @@ class TestParse:
 
 
 def seeds() -> list[bytes]:
-    """Return inputs for fuzz.c: experiments, signed messages, and pairs of slots, intact and damaged."""
+    """Return inputs for fuzz.c: experiments, signed messages, proofs, and pairs of slots, intact and damaged."""
     inputs = [b"\x00" + payload for payload in SOURCES]
     inputs += [b"\x80" + SOURCES[0] + b"\0\xff\xff\xff" + bytes((last,)) + bytes(64) for last in (254, 255)]
     inputs += [b"\x80" + bytes.fromhex(case["payload"]) for case in make_vectors.signatures()]
     four = {"type": "pair", "of": [{"name": x, "type": "bool"} for x in "abcd"], "mechanism": "grr"}
     inputs += [b"\x00" + published(four), b'\x00{"a":' + b"[" * 990 + b"}"]
+    inputs += [b"\x70" + bytes.fromhex(case["proof"]) for case in make_vectors.proofs()]
     for case in (*make_vectors.ledgers(), *({"slots": x["before"]} for x in make_vectors.reports())):
         first, second = (bytes.fromhex(slot or "") for slot in case["slots"])
         if len(first) < 256:
@@ -375,6 +383,7 @@ class TestFuzz:
         # No signed input can be valid without the key.
         assert [int(ran) > runs // 20 and int(accepted) > 0 for ran, accepted in kinds] == [
             True,
+            "-D" in hashes,
             "-D" in hashes,
             True,
         ]

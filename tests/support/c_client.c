@@ -30,6 +30,18 @@ const char *test_waiting_group(const struct hushmote_port *port, unsigned at) {
     return group == NULL ? "" : group->name;
 }
 
+/* Checks a proof alone: returns 0 or the code of its refusal, and sets *leaf. */
+int test_proof(struct hushmote_config *config, const char *name, const uint8_t *payload, size_t bytes,
+               const uint8_t *data, size_t data_bytes, uint32_t *leaf) {
+    struct hushmote_proof proof = {data, data_bytes, 0};
+    struct hushmote_piece entry[HM_ENTRY_PIECES] = {
+        {"", 1}, {"hushmote/v1/", 12}, {config->fleet, strlen(config->fleet)}, {"/experiment/", 12},
+        {name, strlen(name)}, {"", 1}, {payload, bytes}};
+    int code = config->policy->log->check->verify(config, entry, &proof);
+    *leaf = proof.leaf;
+    return code;
+}
+
 uint32_t test_serial(const struct hushmote_experiment *experiments, unsigned at) {
     return experiments[at].serial;
 }

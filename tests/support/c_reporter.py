@@ -57,7 +57,8 @@ class Board:
         storage = slots if hasattr(slots, "read") else MemoryStorage(slots)
         policy = policy or POLICY
         if not storage.slots:
-            c_board = CBoard(policy, storage, entropy=Source(seed), begin=False)
+            keyed = {"fleet": "home", "announce_key": settings.get("announce_key")}
+            c_board = CBoard(policy, storage, entropy=Source(seed), begin=False, **keyed)
             assert c_board.provision(consent=2) == 0
         self.board = CBoard(policy, storage, entropy=Source(seed + 1), fleet="home", begin=False, **settings)
         self.verified = 0

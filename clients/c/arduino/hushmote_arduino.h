@@ -143,6 +143,7 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
         port = hushmote_arduino_mqtt;
         port.context = context;
         hushmote_port_set_times(&port);
+        port.entries = entries;
         port.prefix = arduino.prefix;
         port.omit_status = arduino.omit_status;
         port.omit_will = arduino.omit_will;
@@ -241,6 +242,7 @@ template <unsigned EXPERIMENTS, unsigned UNSENT = 8> class HushmoteBoard {
     hushmote_config config{};
     hushmote_port port{};
     hushmote_arduino arduino;
+    hushmote_log_entry *entries = nullptr; /**< With a log in the policy, EXPERIMENTS of them; set before begin(). */
     hushmote_identity identity{}; /**< Set by load(); also has the Wi-Fi and the certificates. */
     ::hushmote client{};
     hushmote_reporter reporter{};

@@ -36,6 +36,7 @@ struct hushmote_idf {
     struct hushmote_reporter *reporter;
     const char *partition;  /**< Name of the partition, which has type data and subtype nvs; NULL: "hushmote". */
     const char *name_space; /**< Namespace in the partition, at most 15 characters; NULL: "hushmote". */
+    struct hushmote_log_entry *entries; /**< With a log in the policy, one for each of its names; set before hushmote_idf_begin(). */
     struct hushmote_port port; /**< Set by hushmote_idf_begin(). */
     uint32_t nvs;    /**< nvs_handle_t. */
     void *mqtt;      /**< esp_mqtt_client_handle_t. */

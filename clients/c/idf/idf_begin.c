@@ -10,6 +10,7 @@ int hushmote_idf_begin(struct hushmote_idf *idf, struct hushmote *client, const 
     idf->port.context = idf;
     idf->port.read_kept = hushmote_idf_read_kept;
     idf->port.write_kept = hushmote_idf_write_kept;
+    idf->port.entries = idf->entries;
     idf->port.prefix = idf->broker.prefix;
     idf->port.omit_status = idf->broker.omit_status;
     idf->port.omit_will = idf->broker.omit_will;

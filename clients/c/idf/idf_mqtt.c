@@ -19,7 +19,7 @@
 #define CLOSE_BYTES 4096  /* stack size, enough for disconnecting over TLS but not for a handshake */
 #define CLOSE_PRIORITY 1
 #define OTHER_EVENTS 12   /* connected, disconnected, and acknowledgements of status messages */
-#define BUFFER_BYTES 2048 /* an experiment fits in one piece; longer messages are refused because of their first piece */
+#define BUFFER_BYTES 2048 /* an experiment or a proof fits in one piece; longer messages are refused because of their first piece */
 
 struct event {
     esp_mqtt_event_id_t kind;
@@ -95,10 +95,12 @@ static bool release_client(struct hushmote_idf *idf) {
     return false;
 }
 
-/* While a signature is being verified, each experiment can arrive twice, as retained and as replaced, after a SUBACK. */
+/* While a signature is being verified, each experiment and each proof can arrive twice, as retained and as replaced, after
+   a SUBACK. */
 static QueueHandle_t make_queue(const struct hushmote_idf *idf) {
-    unsigned names = idf->reporter->client->config->policy->name_count;
-    return xQueueCreate(HUSHMOTE_IN_FLIGHT + OTHER_EVENTS + 3 * names, sizeof(struct event));
+    const struct hushmote_policy *policy = idf->reporter->client->config->policy;
+    unsigned topics = policy->log == NULL ? policy->name_count : 2u * policy->name_count;
+    return xQueueCreate(HUSHMOTE_IN_FLIGHT + OTHER_EVENTS + 3 * topics, sizeof(struct event));
 }
 
 /* Create a new client for each connection, because esp-mqtt would resend an old client's publications. While the old

@@ -33,6 +33,7 @@
 
 static struct hushmote_experiment experiments[NAMES];
 static struct hushmote_topic topics[NAMES];
+static struct hushmote_log_entry entries[NAMES];
 static uint8_t records[2 * RECORD_BYTES], kept[HUSHMOTE_KEPT_BYTES];
 static struct hushmote_posix posix;
 static struct hushmote client;
@@ -446,6 +447,8 @@ static int print_status(void) {
         printf("%s: %u reports made, %u left", policy_names[i], (unsigned)line.reports, (unsigned)line.left);
         if (line.group != NULL)
             printf("; its %s is sent unprotected", line.group->name);
+        if (policy.log != NULL && line.enrolled)
+            printf("; entry %u of the log %s", (unsigned)entries[i].leaf, policy.log->origin);
         printf("%s%s\n", refused ? "; refused: " : "", refused ? hushmote_text(refused) : "");
     }
     return status.locked ? 1 : 0;
@@ -608,6 +611,7 @@ int main(int count, char **arguments) {
     }
     port.context = &posix;
     hushmote_port_set_times(&port);
+    port.entries = policy.log == NULL ? NULL : entries;
     port.prefix = posix.broker.prefix;
     port.omit_status = omit_status;
     port.omit_will = omit_will;

@@ -55,10 +55,14 @@ CONF_FLEET = "fleet"
 CONF_GROUPS = "groups"
 CONF_IDENTITY = "identity"
 CONF_KEY = "key"
+CONF_KEYS = "keys"
 CONF_LAST_REPORT = "last_report"
+CONF_LOG = "log"
+CONF_NEED = "need"
 CONF_OMIT_STATUS = "omit_status"
 CONF_OMIT_WILL = "omit_will"
 CONF_ON_READING = "on_reading"
+CONF_ORIGIN = "origin"
 CONF_POLICY = "policy"
 CONF_PROVISION = "provision"
 CONF_READING = "reading"
@@ -200,6 +204,26 @@ def group_values(config, full):
     return values
 
 
+def log(value):
+    """Accept the public log in which experiments must be: its name, and its key and those of witnesses."""
+    value = LOG(value)
+    if len(set(value[CONF_KEYS])) < len(value[CONF_KEYS]):
+        raise cv.Invalid("two keys are the same: each witness has its own", [CONF_KEYS])
+    if value[CONF_NEED] >= len(value[CONF_KEYS]):
+        witnesses = len(value[CONF_KEYS]) - 1
+        raise cv.Invalid(f"must be at most {witnesses}, the number of keys of witnesses", [CONF_NEED])
+    return value
+
+
+LOG = cv.Schema(
+    {
+        cv.Required(CONF_ORIGIN): _matching(
+            "[!-*,-~]{1,255}", "the log's name: printable, without spaces and +"
+        ),
+        cv.Required(CONF_KEYS): cv.All(cv.ensure_list(_hex(64)), cv.Length(min=2, max=8)),
+        cv.Required(CONF_NEED): cv.int_range(min=1, max=7),
+    }
+)
 POLICY = cv.Schema(
     {
         cv.Required(CONF_SUM): _micro(0, 1_000_000_000_000),
@@ -207,6 +231,7 @@ POLICY = cv.Schema(
         cv.Required(CONF_EPSILON): _micro(1_000, 16_000_000),
         cv.Required(CONF_RULES): cv.All(cv.ensure_list(cv.one_of(*RULES, lower=True)), cv.Length(min=1)),
         cv.Optional(CONF_GROUPS, default={}): groups,
+        cv.Optional(CONF_LOG): log,
         cv.Optional(CONF_ASK, default="once"): ask,
         cv.Optional(CONF_CONSENT_FROM, default="board"): cv.one_of("board", "network", lower=True),
     }
@@ -260,6 +285,10 @@ def _check_consistency(config):
         raise cv.Invalid("sum does not allow even one report of epsilon: raise it", [CONF_POLICY, CONF_SUM])
     if identity == IN_FLASH:
         return config
+    if CONF_LOG in policy and CONF_ANNOUNCE_KEY not in identity:
+        raise cv.Invalid(
+            "a log requires an announce_key: use the identity of a fleet with keys", [CONF_POLICY, CONF_LOG]
+        )
     can_opt_in = CONF_YES_BUTTON in config or policy[CONF_CONSENT_FROM] == "network"
     if not can_opt_in and not identity[CONF_CONSENT_GIVEN]:
         raise cv.Invalid(
@@ -394,6 +423,13 @@ def _compile_identity(var, identity):
     cg.add(var.set_omitted(identity[CONF_OMIT_STATUS], identity[CONF_OMIT_WILL]))
 
 
+def _compile_log(log):
+    keys = ", ".join(f'"{key}"' for key in log[CONF_KEYS])
+    cg.add_build_flag("-DHUSHMOTE_WITH_LOG=1")
+    origin = cg.safe_exp(log[CONF_ORIGIN])  # a C++ string, with its quotes escaped
+    cg.add_global(cg.RawStatement(f"HUSHMOTE_LOG(hushmote_questions, {origin}, {log[CONF_NEED]}, {keys});"))
+
+
 async def _compile_experiment(var, experiment):
     cg.add(var.add_experiment(experiment[CONF_NAME], experiment[CONF_INTERVAL]))
     for reading in experiment[CONF_READING]:
@@ -414,14 +450,18 @@ async def to_code(config):
     rules = " | ".join(RULES[rule] for rule in policy[CONF_RULES])
     network = "true" if policy[CONF_CONSENT_FROM] == "network" else "false"
     values = group_values(config, CORE.config)
-    macro = "HUSHMOTE_POLICY(hushmote_policy"
+    macro, arguments = "HUSHMOTE_POLICY", "hushmote_policy"
     if values:
         pairs = ", ".join(f'{{"{group}", "{value}"}}' for group, value in values.items())
         cg.add_global(cg.RawStatement(f"static ::hushmote_group hushmote_groups[] = {{{pairs}}};"))
-        macro = "HUSHMOTE_POLICY_WITH_GROUPS(hushmote_policy, hushmote_groups"
+        macro, arguments = f"{macro}_WITH_GROUPS", f"{arguments}, hushmote_groups"
+    if CONF_LOG in policy:
+        _compile_log(policy[CONF_LOG])
+        macro += "_AND_LOG" if values else "_WITH_LOG"
+        arguments += ", hushmote_questions"
     cg.add_global(
         cg.RawStatement(
-            f"{macro}, UINT64_C({policy[CONF_SUM]}), "
+            f"{macro}({arguments}, UINT64_C({policy[CONF_SUM]}), "
             f"UINT64_C({policy[CONF_SQUARES]}), {policy[CONF_EPSILON]}, {rules}, {network}, {names});"
         )
     )

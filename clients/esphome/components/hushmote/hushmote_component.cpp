@@ -223,6 +223,11 @@ void Hushmote::setup() {
   this->experiments_.resize(names);
   this->topics_.resize(names);
   this->kept_.resize(HUSHMOTE_KEPT_BYTES);
+  if (config.policy->log != nullptr) {
+    this->entries_.resize(names);
+    port.entries = this->entries_.data();
+    config.feed = [](void *) { App.feed_wdt(); };
+  }
   config.records = this->records_.data();
   config.experiments = this->experiments_.data();
 
@@ -430,6 +435,10 @@ void Hushmote::dump_config() {
   for (const auto &question : this->questions_)
     ESP_LOGCONFIG(TAG, "  %s: every %u s", question.name, (unsigned) (question.interval_ms / 1000));
   this->log_groups_();
+  const auto *log = this->config_.policy->log;
+  if (log != nullptr)
+    ESP_LOGCONFIG(TAG, "  Takes part only in what the log %s has, checked by %u of %u witnesses", log->origin, log->need,
+                  log->key_count - 1u);
 }
 
 void TakesPart::write_state(bool state) { this->parent_->set_consent(state, false); }

@@ -166,6 +166,7 @@ class Hushmote : public Component {
   std::vector<Question> questions_;
   std::vector<::hushmote_experiment> experiments_;
   std::vector<::hushmote_topic> topics_;
+  std::vector<::hushmote_log_entry> entries_;
   std::vector<uint8_t> records_, kept_, key_bytes_, announce_bytes_;
   uint8_t unique_id_[6];
   TakesPart *takes_part_{nullptr};

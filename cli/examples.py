@@ -119,6 +119,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "flash": (
         "hushmote flash /dev/ttyACM0 k3f9x1.settings.json",
         "hushmote flash COM3 k3f9x1.settings.json --main my_application.py",
+        "hushmote flash --verify /dev/ttyACM0 --manifest SHA256SUMS",
     ),
     "board": ("hushmote board", "hushmote board --storage kitchen"),
     "check-mechanism": (

@@ -1,4 +1,4 @@
-"""`hushmote flash`: install Hushmote on a board over USB."""
+"""`hushmote flash`: install Hushmote on a board over USB, or compare a board's files with a release's."""
 
 import dataclasses
 import sys
@@ -8,20 +8,30 @@ from typing import Annotated
 import typer
 
 from ..fleet.provisioning.flash import Load, flash
+from ..fleet.provisioning.verify import (
+    ImageVerification,
+    Verification,
+    read_manifest,
+    verify_board,
+    verify_image,
+)
 from ..server.answers import tables as show
+from ..server.errors import UsageError
+from ..server.plain_text import visible
 from .options import AsJson, print_json
 
 
-def flash_command(
+def flash_command(  # noqa: PLR0913 - one for each option
+    context: typer.Context,
     port: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="The board's serial port: /dev/ttyACM0, COM3, or the port that `hushmote board` prints."
         ),
-    ],
+    ] = None,
     settings: Annotated[
-        Path, typer.Argument(help="The board's settings file, written by `hushmote provision device`.")
-    ],
+        Path | None, typer.Argument(help="The board's settings file, written by `hushmote provision device`.")
+    ] = None,
     source: Annotated[
         bool, typer.Option("--source", help="Copy .py files instead of compiled ones, which load faster.")
     ] = False,
@@ -46,18 +56,114 @@ def flash_command(
     yes: Annotated[
         bool, typer.Option("--yes", help="The people at the board have agreed to take part; do not ask.")
     ] = False,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Change nothing: read the board's files back, and compare them with a release's, --main and "
+            "--with. Exit 1 if something differs.",
+        ),
+    ] = False,
+    manifest: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --verify: the release's SHA256SUMS; default: the files of this installation.",
+            metavar="FILE",
+        ),
+    ] = None,
+    image: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --verify and --manifest, for firmware in C: an image read from the board with "
+            "`esptool read-flash` or `picotool save`. To compare a board with an image that you have, use "
+            "`esptool verify-flash` or `picotool verify`.",
+            metavar="FILE",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put Hushmote on a board over USB; an existing ledger is kept."""
+    """Put Hushmote on a board over USB; an existing ledger is kept.
+
+    With --verify, compare a board's files with a release's instead.
+    """
+    load = Load(source, provision_again, main, further or (), yes)
+    if verify:
+        if settings is not None or source or provision_again or yes:
+            raise UsageError(
+                "--verify changes nothing: leave out settings, --source, --provision-again, --yes"
+            )
+        result = _verify(context, port, load, manifest, image)
+        _print_verification(result, as_json, has_main=main is not None)
+        raise typer.Exit(0 if result.matches else 1)
+    if manifest is not None or image is not None:
+        raise UsageError("--manifest and --image compare: add --verify")
+    if port is None or settings is None:
+        context.fail(f"Missing argument '{'port' if port is None else 'settings'}'.")
     result = flash(
         port,
         settings,
-        Load(source, provision_again, main, further or (), yes),
+        load,
         ask=_ask,
         say=(lambda _line: None) if as_json else (lambda line: show.out.print(line, soft_wrap=True)),
     )
     if as_json:
         print_json(dataclasses.asdict(result))
+
+
+def _verify(
+    context: typer.Context, port: str | None, load: Load, manifest: Path | None, image: Path | None
+) -> Verification | ImageVerification:
+    release = None if manifest is None else read_manifest(manifest)
+    if image is None:
+        if port is None:
+            context.fail("Missing argument 'port'.")
+        return verify_board(port, release, load)
+    if port is not None or release is None:
+        raise UsageError("--image takes no port, but the firmware's SHA256SUMS with --manifest")
+    return verify_image(image, release)
+
+
+def _print_verification(result: Verification | ImageVerification, as_json: bool, *, has_main: bool) -> None:
+    if as_json:
+        more = {"matches": result.matches, "proof": result.proof, "limit": result.limit}
+        print_json(dataclasses.asdict(result) | more)
+        return
+    lines = [f"SHA-256: {result.sha256}"] if isinstance(result, ImageVerification) else _board_lines(result)
+    if result.manifest_sha256 is not None:
+        lines.append(f"SHA-256 of the manifest: {result.manifest_sha256}")
+    if isinstance(result, Verification):
+        lines += _hints(result, has_main)
+    for line in (*lines, result.proof, result.limit):
+        show.out.print(visible(line), soft_wrap=True, markup=False, highlight=False)
+
+
+def _board_lines(result: Verification) -> list[str]:
+    kinds: dict[str, list[str]] = {}
+    for path, kind in result.not_compared.items():
+        kinds.setdefault(f"not compared ({kind})", []).append(path)
+    lists = {
+        "changed": result.changed,
+        "missing": result.missing,
+        "unknown (the board could run it)": result.unknown,
+        "in the firmware (the board runs it instead of a file)": result.frozen,
+        **kinds,
+    }
+    return [
+        f"{result.board}, MicroPython {result.firmware}",
+        f"same: {len(result.same)} files",
+        *(f"{kind}: {', '.join(paths)}" for kind, paths in lists.items() if paths),
+    ]
+
+
+def _hints(result: Verification, has_main: bool) -> list[str]:
+    hints = []
+    if "/main.py" in result.changed and not has_main:
+        hints.append("/main.py is not the example application: if the board has its own, give --main FILE")
+    if result.manifest_sha256 is None and any(path.endswith(".mpy") for path in result.changed):
+        hints.append(
+            "other versions of Hushmote and mpy-cross write other .mpy files: compare with --manifest FILE"
+        )
+    return hints
 
 
 def _ask() -> bool:

@@ -301,11 +301,12 @@ def check_ledger(board: Board, settings: DeviceSettings, provision_again: bool) 
 
 def sources(application: bytes, further: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the source by module name for a board's /lib, except umqtt; raise FlashError."""
-    modules = [m for m in MODULES if m not in OPTIONAL or _is_imported(m, application)]
+    modules = [m for m in MODULES if m not in OPTIONAL or is_imported(m, application)]
     return {m: _read(EXAMPLE.with_name(f"{m}.py")) for m in modules} | dict(further)
 
 
-def _is_imported(module: str, application: bytes) -> bool:
+def is_imported(module: str, application: bytes) -> bool:
+    """Return whether an application's source imports a module."""
     name = module.encode()
     return re.search(rb"\b(?:import|from) +%b\b|[\"']%b[\"']" % (name, name), application) is not None
 

@@ -9,12 +9,9 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 from ...server.errors import refusing
-from ...server.wire import board_files
 from . import umqtt
-from .flash import MODULES
-from .usb import FlashError, compile_mpy
-
-_ANY_BOARD = 6  # sys.implementation._mpy without an architecture: bytecode that every board can load
+from .release_files import release_files
+from .usb import FlashError
 
 
 def write_package(folder: Path) -> dict[str, bytes]:
@@ -26,9 +23,9 @@ def write_package(folder: Path) -> dict[str, bytes]:
     Raises:
         FlashError: If a module cannot be compiled, or a file cannot be written.
     """
-    device = Path(__file__).resolve().parents[2] / "device"
-    paths = (*(device / f"{m}.py" for m in MODULES), *board_files.shipped_files().values())
-    files = {f"{path.stem}.mpy": compile_mpy(path, _ANY_BOARD, path.name) for path in paths}
+    modules = {path.removeprefix("/lib/"): content for path, content in release_files().items()}
+    del modules["umqtt/simple.mpy"]  # mpremote gets it from MicroPython's index
+    files = {name: content for name, content in modules.items() if name.endswith(".mpy")}
     hushmote = distribution("hushmote")
     package = {
         "version": hushmote.version,

@@ -14,10 +14,12 @@ from typing import Any
 from ...server.errors import HushmoteError
 from ...server.extras import require
 
+GARBLED = "the board's answer is garbled: try another cable or USB port"
 OLDEST_FIRMWARE = (1, 23, 0)
 LEDGER = "/ldp"
 
 _VERDICT = "HUSHMOTE:"
+_NO_REPL = "could not enter raw repl"
 _MPY_VERSION = 6
 # The order of sys.implementation._mpy's architecture field, bits 10 to 13.
 _ARM = ("armv6", "armv6m", "armv7m", "armv7em", "armv7emsp", "armv7emdp")
@@ -95,6 +97,10 @@ class Board:
     fat: bool
 
 
+class NoAnswer(FlashError):
+    """Raised if no MicroPython answers at the port."""
+
+
 class UsbLink:
     """mpremote on one port; each run is one process that ends within timeout_s."""
 
@@ -116,10 +122,12 @@ class UsbLink:
                 command, stdin=subprocess.DEVNULL, capture_output=True, timeout=self._timeout_s, check=False
             )
         except subprocess.TimeoutExpired:
-            raise FlashError(_prefix(failure) + _no_answer(self.port)) from None
+            raise NoAnswer(_prefix(failure) + _no_answer(self.port)) from None
         text = result.stdout.decode(errors="replace")
         if result.returncode:
-            raise FlashError(_prefix(failure) + self._explain(text + result.stderr.decode(errors="replace")))
+            report = text + result.stderr.decode(errors="replace")
+            error = NoAnswer if _NO_REPL in report else FlashError
+            raise error(_prefix(failure) + self._explain(report))
         return text
 
     def ask(
@@ -139,12 +147,12 @@ class UsbLink:
             for line in text.splitlines():
                 if line.startswith(_VERDICT):
                     return json.loads(line[len(_VERDICT) :])
-        raise FlashError(_prefix(failure) + "the board's answer is garbled: try another cable or USB port")
+        raise FlashError(_prefix(failure) + GARBLED)
 
     def _explain(self, text: str) -> str:
         if "failed to access" in text:
             return _not_opened(self.port)
-        if "could not enter raw repl" in text:
+        if _NO_REPL in text:
             return _no_answer(self.port)
         if "ENOSPC" in text or "OSError: 28" in text or "No space left" in text:
             return "the board's file system is full: remove files from it (mpremote fs rm)"

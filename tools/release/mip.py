@@ -1,4 +1,4 @@
-"""The folder from which `mpremote mip install` puts the client onto MicroPython boards."""
+"""The modules for MicroPython boards: for `mpremote mip install`, and as `hushmote flash` copies them."""
 
 import os
 import subprocess
@@ -16,11 +16,12 @@ def build(source: Source, dist: Path) -> None:
     (wheel,) = dist.glob(f"hushmote-{source.version}-*.whl")
     with tempfile.TemporaryDirectory() as scratch:
         zipfile.ZipFile(wheel).extractall(Path(scratch) / "wheel")
-        command = [sys.executable, "-m", "hushmote.fleet.provisioning.mip", "mip"]
         environment = os.environ | {"PYTHONPATH": str(Path(scratch) / "wheel")}
-        result = subprocess.run(
-            command, cwd=scratch, env=environment, capture_output=True, text=True, check=False
-        )
-        if result.returncode:
-            raise ReleaseError(f"the modules for boards cannot be compiled:\n{result.stderr}")
-        write_tree(dist / "mip", read_tree(Path(scratch) / "mip"))
+        for module, folder in (("mip", "mip"), ("release_files", "board")):
+            command = [sys.executable, "-m", f"hushmote.fleet.provisioning.{module}", folder]
+            result = subprocess.run(
+                command, cwd=scratch, env=environment, capture_output=True, text=True, check=False
+            )
+            if result.returncode:
+                raise ReleaseError(f"the modules for boards cannot be compiled:\n{result.stderr}")
+            write_tree(dist / folder, read_tree(Path(scratch) / folder))

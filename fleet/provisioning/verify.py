@@ -1,0 +1,370 @@
+"""Read a board's files back and compare them with a release's, or a firmware image with a manifest.
+
+Nothing on the board is changed. Its settings and its ledger are secrets: they are listed, but not read.
+"""
+
+import base64
+import contextlib
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from ...server.errors import refusing
+from ...server.wire import board_files
+from .flash import OPTIONAL, Load, is_imported
+from .release_files import release_files
+from .usb import GARBLED, LEDGER, OLDEST_FIRMWARE, FlashError, NoAnswer, UsbLink, compile_mpy
+
+_BOARD_FOLDER = "board/"  # a board's files, in a release
+_UMQTT = "umqtt/simple"
+_LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
+_WHEEL = re.compile(r"hushmote-([^-/]+)-py3-none-any\.whl")
+_SECURE_BOOT = "only secure boot proves what it runs."
+_ESP32_MAGIC, _ESP32_HEADER_BYTES = 0xE9, 24
+_KINDS = {"/settings.json": "settings", f"{LEDGER}/": "ledger", "/experiments/": "kept experiments"}
+
+# The files of code as base64, with the board's own SHA-256 to detect errors of the line. MicroPython prefers
+# /hashlib.py to its own hashlib, so only the firmware is searched, and what boot.py imported is forgotten.
+_READ = """
+import sys
+folders = list(sys.path)
+sys.path[:] = ['.frozen']
+for n in ('os', 'json', 'hashlib', 'binascii', 'vfs'): sys.modules.pop(n, None)
+import os, json, hashlib, binascii
+out, seen = sys.stdout.write, set()
+def read(p):
+    h = hashlib.sha256()
+    try:
+        with open(p, 'rb') as f:
+            while True:
+                b = f.read(600)
+                if not b: break
+                h.update(b)
+                out(binascii.b2a_base64(b).decode().strip())
+    except OSError: return None
+    return binascii.hexlify(h.digest()).decode()
+def walk(d):
+    for e in os.ilistdir(d or '/'):
+        p = d + '/' + e[0]
+        if e[1] & 0x4000: walk(p)
+        elif p not in seen:
+            out((', ' if seen else '') + json.dumps(p) + ': ')
+            seen.add(p)
+            if p.lower().endswith(('.py', '.mpy')):
+                out('["')
+                sha = read(p)
+                out('", ' + json.dumps(sha) + ']')
+            else: out('null')
+def frozen(n):
+    sys.modules.pop(n, None)
+    try: __import__(n)
+    except ImportError: return False
+    except Exception: pass
+    return True
+i = sys.implementation
+r = {'version': list(i.version[:3]) if i.name == 'micropython' else [], 'mpy': getattr(i, '_mpy', 0)}
+r['name'] = getattr(i, '_machine', sys.platform)
+out('HUSHMOTE:{"files": {')
+if r['version']:
+    walk('')
+    try:
+        import vfs
+        folders += [m[1] for m in vfs.mount()]
+    except Exception: pass
+    for d in folders:
+        try:
+            if d[:1] == '/' and d != '/': walk(d)
+        except OSError: pass
+    try:
+        import network
+        r['network'] = True
+    except ImportError: r['network'] = False
+    r['frozen'] = [n for n in NAMES if frozen(n)]
+print('}, "board": ' + json.dumps(r) + '}')
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The hashes of a release's files.
+
+    Attributes:
+        files: SHA-256 in hex by path in the release.
+        sha256: The manifest's own SHA-256, in hex.
+    """
+
+    files: Mapping[str, str]
+    sha256: str
+
+    @property
+    def release(self) -> str:
+        """The release's name."""
+        wheels = (match[1] for match in map(_WHEEL.fullmatch, self.files) if match)
+        return f"Hushmote {next(wheels, f'with the manifest {self.sha256[:16]}')}"
+
+    def board_files(self) -> dict[str, str]:
+        """Return the hashes of a board's files by path on the board; raise FlashError if there are none."""
+        names = (name for name in self.files if name.startswith(_BOARD_FOLDER))
+        files = {"/" + name.removeprefix(_BOARD_FOLDER): self.files[name] for name in names}
+        if not files:
+            raise FlashError(
+                f"the manifest lists no files of boards, such as {_BOARD_FOLDER}main.py: use SHA256SUMS of a "
+                "release that does"
+            )
+        return files
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Return the manifest in a file such as SHA256SUMS; raise FlashError if it is not one."""
+    with refusing(FlashError, f"read {path}"):
+        content = path.read_bytes()
+    files: dict[str, str] = {}
+    for number, line in enumerate(content.decode(errors="replace").splitlines(), 1):
+        match = _LINE.fullmatch(line)
+        if match is None or files.setdefault(match[2], match[1]) != match[1]:
+            raise FlashError(
+                f"{path} is not a manifest: line {number} must be a SHA-256 and the name of a file, as "
+                "`sha256sum` and `make release` write them, and each name only once"
+            )
+    if not files:
+        raise FlashError(f"{path} is not a manifest: it is empty")
+    return Manifest(files, hashlib.sha256(content).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """A board's files, compared with a release's.
+
+    Attributes:
+        board: The board's name.
+        firmware: MicroPython's version.
+        release: The release that the files were compared with.
+        manifest_sha256: The manifest's SHA-256 in hex; None if the installed package took its place.
+        same: Paths of the files that are the release's.
+        changed: Paths of files that are not the release's.
+        missing: Paths of files that the board needs and lacks.
+        unknown: Paths of further .py and .mpy files, which the board could run.
+        frozen: Modules that the board runs from its firmware instead of from its files.
+        not_compared: Other files, each with its kind: settings, ledger, kept experiments, comments or data.
+    """
+
+    board: str
+    firmware: str
+    release: str
+    manifest_sha256: str | None
+    same: tuple[str, ...]
+    changed: tuple[str, ...]
+    missing: tuple[str, ...]
+    unknown: tuple[str, ...]
+    frozen: tuple[str, ...]
+    not_compared: Mapping[str, str]
+
+    @property
+    def matches(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.changed or self.missing or self.unknown or self.frozen)
+
+    @property
+    def proof(self) -> str:
+        """The sentence that says what the comparison proves."""
+        return (
+            f"The files that the board returned are {'' if self.matches else 'not '}those of {self.release}."
+        )
+
+    @property
+    def limit(self) -> str:
+        """The sentence that says what the comparison does not prove."""
+        return "A board with a changed interpreter or boot.py can lie about its files; " + _SECURE_BOOT
+
+
+def verify_board(
+    port: str, manifest: Manifest | None, load: Load, *, timeout_s: float = 120.0
+) -> Verification:
+    """Compare the files of the board at port with a release's, and restart the board.
+
+    Args:
+        port: The serial port, in mpremote's notation, such as /dev/ttyACM0 or COM3.
+        manifest: The release's manifest; None for the installed package's files, compiled as by flash().
+        load: `main` and `further`, the application and the further files that the board should have.
+        timeout_s: The timeout for reading the files.
+
+    Raises:
+        FlashError: If the files cannot be read or compared.
+    """
+    expected = _hashes(release_files()) if manifest is None else manifest.board_files()
+    release = f"Hushmote {version('hushmote')} as installed here" if manifest is None else manifest.release
+    further = load.modules()
+    own = _own_sources(load, further, expected)
+    files, board = _read_board(UsbLink(port, timeout_s), {*_modules(expected), *_modules(own)})
+    expected |= _hashes(own) | _hashes(_compiled(own, board["mpy"]))
+    code = {path: content for path, content in files.items() if content is not None}
+    not_compared = {path: _kind(path) for path in files if path not in code}
+    if "/boot.py" not in expected and _is_comment(code.get("/boot.py", b"code")):
+        del code["/boot.py"]
+        not_compared["/boot.py"] = "comments"
+    same = {path for path, digest in _hashes(code).items() if expected.get(path) == digest}
+    application = own.get("/main.py", code.get("/main.py", b""))
+    required = {m for m in _modules(expected) if m not in _optional() or is_imported(m, application)}
+    required |= {*further, *([_UMQTT] if board["network"] else ())}
+    required -= {name.replace(".", "/") for name in board["frozen"]}
+    suffixes = (".py", ".mpy") if "/lib/ldp_client.py" in code else (".mpy", ".py")
+    needed = [("/main.py",), *(tuple(f"/lib/{m}{suffix}" for suffix in suffixes) for m in sorted(required))]
+    words = [*([load.main.name] if load.main else ()), *load.further]
+    return Verification(
+        board=board["name"],
+        firmware=".".join(map(str, board["version"])),
+        release=", with ".join([release, *([", ".join(words)] if words else ())]),
+        manifest_sha256=None if manifest is None else manifest.sha256,
+        same=tuple(sorted(same)),
+        changed=tuple(sorted(path for path in code if path in expected and path not in same)),
+        missing=tuple(paths[0] for paths in needed if not any(path in code for path in paths)),
+        unknown=tuple(sorted(path for path in code if path not in expected)),
+        frozen=tuple(name for name in board["frozen"] if name != _UMQTT.replace("/", ".")),
+        not_compared=dict(sorted(not_compared.items())),
+    )
+
+
+def _own_sources(load: Load, further: Mapping[str, bytes], expected: Iterable[str]) -> dict[str, bytes]:
+    """Return the source, by path on the board, of the files that replace or extend a release's."""
+    own = {f"/lib/{name}.py": source for name, source in further.items() if name not in _modules(expected)}
+    for path, file in (("/main.py", load.main), (f"/lib/{_UMQTT}.py", load.umqtt)):
+        if file is not None:
+            with refusing(FlashError, f"read {file}"):
+                own[path] = file.read_bytes()
+    return own
+
+
+def _compiled(sources: Mapping[str, bytes], mpy: int) -> dict[str, bytes]:
+    """Return the modules in /lib, compiled for a board, by path."""
+    names = {name: sources[f"/lib/{name}.py"] for name in _modules(sources)}
+    return {f"/lib/{name}.mpy": compile_mpy(source, mpy, f"{name}.py") for name, source in names.items()}
+
+
+def _hashes(files: Mapping[str, bytes]) -> dict[str, str]:
+    return {path: hashlib.sha256(content).hexdigest() for path, content in files.items()}
+
+
+def _modules(paths: Iterable[str]) -> set[str]:
+    """Return the names of the modules in /lib, such as umqtt/simple."""
+    return {path.removeprefix("/lib/").rpartition(".")[0] for path in paths if path.startswith("/lib/")}
+
+
+def _optional() -> set[str]:
+    """Return the modules that not every board needs."""
+    return {*OPTIONAL, _UMQTT, *(path.stem for path in board_files.shipped_files().values())}
+
+
+def _kind(path: str) -> str:
+    return next((kind for start, kind in _KINDS.items() if path.startswith(start)), "data")
+
+
+def _is_comment(source: bytes) -> bool:
+    return all(line.strip()[:1] in (b"", b"#") for line in source.splitlines())
+
+
+def _read_board(link: UsbLink, modules: Iterable[str]) -> tuple[dict[str, bytes | None], dict[str, Any]]:
+    """Return the content of a board's code and None for its other files, by path, and its properties."""
+    try:
+        answer = link.ask(_READ, NAMES=[name.replace("/", ".") for name in sorted(modules)])
+    except NoAnswer as e:
+        raise FlashError(f"{e}; if its firmware is in C, compare the image with --image") from None
+    except FlashError:
+        with contextlib.suppress(FlashError):  # it may have stopped its application
+            link.run("reset")
+        raise
+    link.run("reset", failure="the files were read, but the board did not restart: press its reset button")
+    try:
+        board, files = answer["board"], {path: _content(value) for path, value in answer["files"].items()}
+        is_supported = tuple(board["version"]) >= OLDEST_FIRMWARE
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise FlashError(GARBLED) from None
+    if not is_supported:
+        oldest = ".".join(map(str, OLDEST_FIRMWARE[:2]))
+        raise FlashError(f"the board does not run MicroPython {oldest} or later, which Hushmote needs")
+    return files, board
+
+
+def _content(value: tuple[str, str | None] | None) -> bytes | None:
+    if value is None:
+        return None
+    encoded, digest = value
+    if digest is None:  # the board cannot read all of it
+        return b"unreadable"
+    content = base64.b64decode(encoded, validate=True)
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise ValueError
+    return content
+
+
+@dataclass(frozen=True, slots=True)
+class ImageVerification:
+    """A firmware image, compared with a manifest.
+
+    Attributes:
+        sha256: The image's SHA-256 in hex, without what follows the image in the dump.
+        name: The name of the manifest's file that is this image, or None.
+        manifest_sha256: The manifest's SHA-256 in hex.
+    """
+
+    sha256: str
+    name: str | None
+    manifest_sha256: str
+
+    @property
+    def matches(self) -> bool:
+        """Whether the manifest lists the image."""
+        return self.name is not None
+
+    @property
+    def proof(self) -> str:
+        """The sentence that says what the comparison proves."""
+        return (
+            f"The image is {'not in the manifest' if self.name is None else f'{self.name} of the manifest'}."
+        )
+
+    @property
+    def limit(self) -> str:
+        """The sentence that says what the comparison does not prove."""
+        return "A board with changed firmware can lie about its image; " + _SECURE_BOOT
+
+
+def verify_image(path: Path, manifest: Manifest) -> ImageVerification:
+    """Compare a dump of a board's flash, which may continue after the image, with a manifest.
+
+    Args:
+        path: The dump: an image for ESP32, or any other that is followed at most by erased flash.
+        manifest: The manifest of the firmware's files.
+
+    Raises:
+        FlashError: If the dump cannot be read, or is damaged.
+    """
+    with refusing(FlashError, f"read {path}"):
+        dump = path.read_bytes()
+    names = {digest: name for name, digest in manifest.files.items()}
+    image = _esp32_image(dump) or dump.rstrip(b"\xff")
+    digests = [hashlib.sha256(content).hexdigest() for content in (image, dump)]
+    digest = next((digest for digest in digests if digest in names), digests[0])
+    return ImageVerification(digest, names.get(digest), manifest.sha256)
+
+
+def _esp32_image(dump: bytes) -> bytes | None:
+    """Return the image for ESP32 at the start of a dump, or None if there is none.
+
+    It has a header of 24 bytes, segments with a header of 8 bytes each, a checksum that ends at a multiple of
+    16 bytes and, if the header says so, the SHA-256 of all that.
+    """
+    if len(dump) < _ESP32_HEADER_BYTES or dump[0] != _ESP32_MAGIC:
+        return None
+    end = _ESP32_HEADER_BYTES
+    for _ in range(dump[1]):
+        end += 8 + int.from_bytes(dump[end + 4 : end + 8], "little")
+    end = (end // 16 + 1) * 16
+    if dump[_ESP32_HEADER_BYTES - 1] != 1:
+        return dump[:end]
+    if hashlib.sha256(dump[:end]).digest() != dump[end : end + 32]:
+        raise FlashError("the image's own SHA-256 does not match: read all of it from the board again")
+    return dump[: end + 32]

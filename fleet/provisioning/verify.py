@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from ...server.errors import refusing
 from ...server.wire import board_files
@@ -60,6 +59,7 @@ def walk(d):
                 out('", ' + json.dumps(sha) + ']')
             else: out('null')
 def frozen(n):
+    n = n.replace('/', '.')
     sys.modules.pop(n, None)
     try: __import__(n)
     except ImportError: return False
@@ -181,6 +181,23 @@ class Verification:
         return "A board with a changed interpreter or boot.py can lie about its files; " + _SECURE_BOOT
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The files and properties of a board.
+
+    Attributes:
+        frozen: The release's modules that the firmware contains, such as umqtt/simple.
+        files: Content of .py and .mpy files, and None for others, by path.
+    """
+
+    name: str
+    firmware: str
+    mpy: int
+    has_network: bool
+    frozen: frozenset[str]
+    files: Mapping[str, bytes | None]
+
+
 def verify_board(
     port: str, manifest: Manifest | None, load: Load, *, timeout_s: float = 120.0
 ) -> Verification:
@@ -199,31 +216,32 @@ def verify_board(
     release = f"Hushmote {version('hushmote')} as installed here" if manifest is None else manifest.release
     further = load.modules()
     own = _own_sources(load, further, expected)
-    files, board = _read_board(UsbLink(port, timeout_s), {*_modules(expected), *_modules(own)})
-    expected |= _hashes(own) | _hashes(_compiled(own, board["mpy"]))
-    code = {path: content for path, content in files.items() if content is not None}
-    not_compared = {path: _kind(path) for path in files if path not in code}
+    board = _read_board(UsbLink(port, timeout_s), _modules([*expected, *own]))
+    expected |= _hashes(own) | _hashes(_compiled(own, board.mpy))
+    code = {path: content for path, content in board.files.items() if content is not None}
+    not_compared = {path: _kind(path) for path in board.files if path not in code}
     if "/boot.py" not in expected and _is_comment(code.get("/boot.py", b"code")):
         del code["/boot.py"]
         not_compared["/boot.py"] = "comments"
     same = {path for path, digest in _hashes(code).items() if expected.get(path) == digest}
     application = own.get("/main.py", code.get("/main.py", b""))
     required = {m for m in _modules(expected) if m not in _optional() or is_imported(m, application)}
-    required |= {*further, *([_UMQTT] if board["network"] else ())}
-    required -= {name.replace(".", "/") for name in board["frozen"]}
-    suffixes = (".py", ".mpy") if "/lib/ldp_client.py" in code else (".mpy", ".py")
-    needed = [("/main.py",), *(tuple(f"/lib/{m}{suffix}" for suffix in suffixes) for m in sorted(required))]
+    required |= {*further, *([_UMQTT] if board.has_network else ())}
+    suffix = ".py" if "/lib/ldp_client.py" in code else ".mpy"
+    missing = {f"/lib/{m}{suffix}" for m in required - board.frozen - _modules(code)} | {"/main.py"} - set(
+        code
+    )
     words = [*([load.main.name] if load.main else ()), *load.further]
     return Verification(
-        board=board["name"],
-        firmware=".".join(map(str, board["version"])),
+        board=board.name,
+        firmware=board.firmware,
         release=", with ".join([release, *([", ".join(words)] if words else ())]),
         manifest_sha256=None if manifest is None else manifest.sha256,
         same=tuple(sorted(same)),
         changed=tuple(sorted(path for path in code if path in expected and path not in same)),
-        missing=tuple(paths[0] for paths in needed if not any(path in code for path in paths)),
+        missing=tuple(sorted(missing)),
         unknown=tuple(sorted(path for path in code if path not in expected)),
-        frozen=tuple(name for name in board["frozen"] if name != _UMQTT.replace("/", ".")),
+        frozen=tuple(sorted(board.frozen - {_UMQTT})),
         not_compared=dict(sorted(not_compared.items())),
     )
 
@@ -266,10 +284,10 @@ def _is_comment(source: bytes) -> bool:
     return all(line.strip()[:1] in (b"", b"#") for line in source.splitlines())
 
 
-def _read_board(link: UsbLink, modules: Iterable[str]) -> tuple[dict[str, bytes | None], dict[str, Any]]:
-    """Return the content of a board's code and None for its other files, by path, and its properties."""
+def _read_board(link: UsbLink, modules: Iterable[str]) -> _Answer:
+    """Read a board's files, and restart it."""
     try:
-        answer = link.ask(_READ, NAMES=[name.replace("/", ".") for name in sorted(modules)])
+        answer = link.ask(_READ, NAMES=sorted(modules))
     except NoAnswer as e:
         raise FlashError(f"{e}; if its firmware is in C, compare the image with --image") from None
     except FlashError:
@@ -278,14 +296,17 @@ def _read_board(link: UsbLink, modules: Iterable[str]) -> tuple[dict[str, bytes 
         raise
     link.run("reset", failure="the files were read, but the board did not restart: press its reset button")
     try:
-        board, files = answer["board"], {path: _content(value) for path, value in answer["files"].items()}
-        is_supported = tuple(board["version"]) >= OLDEST_FIRMWARE
+        files = {path: _content(value) for path, value in answer["files"].items()}
+        board = answer["board"]
+        name, release, mpy = str(board["name"]), tuple(map(int, board["version"])), int(board["mpy"])
+        frozen = frozenset(map(str, board.get("frozen", ())))
+        has_network = bool(board.get("network"))
     except (KeyError, TypeError, ValueError, AttributeError):
         raise FlashError(GARBLED) from None
-    if not is_supported:
+    if release < OLDEST_FIRMWARE:
         oldest = ".".join(map(str, OLDEST_FIRMWARE[:2]))
         raise FlashError(f"the board does not run MicroPython {oldest} or later, which Hushmote needs")
-    return files, board
+    return _Answer(name, ".".join(map(str, release)), mpy, has_network, frozen, files)
 
 
 def _content(value: tuple[str, str | None] | None) -> bytes | None:

@@ -300,3 +300,8 @@ class TestBuild:
             if "/" not in name and name.endswith((".whl", ".gz", ".tgz", ".zip")):
                 assert LICENSE in content(tmp_path / "one" / "dist" / name).values(), name
         assert one["mip/LICENSE"] == LICENSE
+        modules = [name for name in one if name.startswith("mip/") and name.endswith(".mpy")]
+        assert len(modules) > 20
+        for name in modules:  # however they come onto a board, the manifest has their hashes
+            assert one[name.replace("mip/", "board/lib/")] == one[name]
+        assert one["board/main.py"] == (ROOT / "device/main.py").read_bytes()

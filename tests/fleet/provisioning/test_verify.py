@@ -1,0 +1,331 @@
+"""`hushmote flash --verify` with the real mpremote and real MicroPython, and images of firmware in C."""
+
+import hashlib
+import json
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from command_line import hushmote
+from flashing import Bench, on_board
+from refusals import fails
+from running_aggregator import HANGS_S
+
+from hushmote.fleet.provisioning import verify
+from hushmote.fleet.provisioning.flash import OPTIONAL, Load
+from hushmote.fleet.provisioning.release_files import release_files
+from hushmote.fleet.provisioning.usb import FlashError, UsbLink
+from hushmote.fleet.provisioning.verify import Manifest, read_manifest, verify_board, verify_image
+
+FLIP = """
+with open(PATH, 'r+b') as f:
+    f.seek(30)
+    byte = f.read(1)[0]
+    f.seek(30)
+    f.write(bytes([byte ^ 1]))
+"""
+# What someone would do to hide a change from a script that imports hashlib.
+SHADOW = "class sha256:\n    def update(self, data): pass\n    def digest(self): return b''\n"
+
+
+def sums(files: dict[str, bytes]) -> str:
+    return "".join(f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in files.items())
+
+
+@pytest.fixture(scope="module")
+def sums_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Provide a release's SHA256SUMS."""
+    path = tmp_path_factory.mktemp("dist") / "SHA256SUMS"
+    files = {f"board{name}": content for name, content in release_files().items()}
+    path.write_text(sums(files | {"hushmote-9.8.7-py3-none-any.whl": b"wheel"}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def manifest(sums_file: Path) -> Manifest:
+    return read_manifest(sums_file)
+
+
+class TestRelease:
+    def test_lists_exactly_the_bytes_that_flash_copies(self, flashed_once: Bench, manifest: Manifest):
+        listed = manifest.board_files()
+        copied = {path: bytes.fromhex(data) for path, data in flashed_once.contents().items()}
+        for path in ("/settings.json", "/ldp/ledger0", "/ldp/ledger1"):
+            del copied[path]
+        assert {
+            path: hashlib.sha256(data).hexdigest() for path, data in copied.items()
+        }.items() <= listed.items()
+        assert "/lib/umqtt/simple.mpy" in copied
+
+    @pytest.mark.parametrize("mpy", [0x0706, 0x1306, 0x2B06], ids=["x86", "armv6m", "xtensawin"])
+    def test_files_are_the_same_for_every_board(self, mpy: int):
+        assert release_files(mpy) == release_files()
+
+
+class TestBoard:
+    def test_flashed_board_has_the_releases_files(self, used: Bench, manifest: Manifest):
+        before = used.contents()
+        with used.board() as board:
+            sent = len(board.output)
+            result = verify_board(board.port, manifest, Load(), timeout_s=HANGS_S)
+            assert board.wait_for(b"hushmote: starts in 10 s", HANGS_S)  # its application runs again
+            received = board.output[sent:]
+        assert result.matches
+        assert set(result.same) == set(before) - set(result.not_compared)
+        assert result.not_compared == {
+            "/ldp/ledger0": "ledger",
+            "/ldp/ledger1": "ledger",
+            "/settings.json": "settings",
+        }
+        assert result.proof == "The files that the board returned are those of Hushmote 9.8.7."
+        assert used.contents() == before
+        # Neither secrets nor the ledger leave the board.
+        settings = json.loads(bytes.fromhex(before["/settings.json"]))
+        assert settings["key"].encode() not in received
+        assert settings["wifi_password"].encode() not in received
+
+    def test_names_changed_missing_and_unknown_files(self, used: Bench, manifest: Manifest):
+        with used.board() as board:
+            on_board(board, "PATH = '/lib/gap.mpy'" + FLIP)
+            on_board(board, "import os\nos.remove('/lib/consent.mpy')\nos.mkdir('/extra')")
+            on_board(board, f"with open('/hashlib.py', 'w') as f: f.write({SHADOW!r})")
+            on_board(board, "open('/extra/__init__.PY', 'w').close()\nopen('/notes.txt', 'w').close()")
+            on_board(board, "import os\nos.mkdir('/experiments')\nopen('/experiments/door', 'w').close()")
+            on_board(
+                board, "with open('/boot.py', 'w') as f: f.write('# on every boot\\n\\n  #import webrepl')"
+            )
+            result = verify_board(board.port, manifest, Load(), timeout_s=HANGS_S)
+        assert not result.matches
+        assert result.changed == ("/lib/gap.mpy",)
+        assert result.missing == ("/lib/consent.mpy",)
+        assert result.unknown == ("/extra/__init__.PY", "/hashlib.py")
+        assert result.not_compared["/notes.txt"] == "data"
+        assert result.not_compared["/experiments/door"] == "kept experiments"
+        assert result.not_compared["/boot.py"] == "comments"
+        assert result.proof == "The files that the board returned are not those of Hushmote 9.8.7."
+
+    def test_boot_file_with_code_is_unknown(self, used: Bench, manifest: Manifest):
+        with used.board() as board:
+            on_board(board, "with open('/boot.py', 'w') as f: f.write('# harmless\\rimport os')")
+            result = verify_board(board.port, manifest, Load(), timeout_s=HANGS_S)
+        assert result.unknown == ("/boot.py",)
+
+    def test_blank_board_lacks_everything(self, bench: Bench, manifest: Manifest):
+        with bench.board() as board:
+            result = verify_board(board.port, manifest, Load(), timeout_s=HANGS_S)
+        assert {"/main.py", "/lib/ldp_client.mpy", "/lib/umqtt/simple.mpy"} < set(result.missing)
+        assert not {f"/lib/{module}.mpy" for module in (*OPTIONAL, "ldp_sw")} & set(result.missing)
+        assert result.same == ()
+
+    def test_compares_own_application_and_modules(self, used: Bench, manifest: Manifest):
+        own = used.folder / "own.py"
+        own.write_text("from health import Health\n")
+        channel = used.folder / "my_channel.py"
+        channel.write_text("import ldp_client\nldp_client.MECHANISMS['mine'] = ldp_client.MECHANISMS['rr']\n")
+        load = Load(main=own, further=(str(channel), "sw"))
+        with used.board() as board:
+            used.flash(board, main=own, further=load.further, source=True)
+            result = verify_board(board.port, manifest, load, timeout_s=HANGS_S)
+            assert result.matches, result
+            assert {"/lib/my_channel.py", "/lib/ldp_sw.py", "/lib/health.py"} < set(result.same)
+            assert result.release == f"Hushmote 9.8.7, with own.py, {channel}, sw"
+            on_board(
+                board, "import os\nfor n in ('my_channel', 'ldp_sw', 'health'): os.remove(f'/lib/{n}.py')"
+            )
+            result = verify_board(board.port, manifest, load, timeout_s=HANGS_S)
+            assert result.missing == ("/lib/health.py", "/lib/ldp_sw.py", "/lib/my_channel.py")
+            # Without --main, the application that the board has says which modules it needs.
+            result = verify_board(board.port, manifest, Load(), timeout_s=HANGS_S)
+            assert (result.changed, result.missing) == (("/main.py",), ("/lib/health.py",))
+
+    def test_names_modules_in_the_firmware(
+        self, used: Bench, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+    ):
+        # The software board has no module in its firmware, so it is told to look in a folder instead.
+        monkeypatch.setattr(verify, "_READ", verify._READ.replace("'.frozen'", "'/frozen'"))
+        with used.board() as board:
+            on_board(board, "import os\nos.mkdir('/frozen')\nos.rename('/lib/gap.mpy', '/frozen/gap.mpy')")
+            result = verify_board(board.port, manifest, Load(), timeout_s=HANGS_S)
+        assert (result.frozen, result.missing) == (("gap",), ())
+        assert not result.matches
+
+
+class TestFailure:
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda answer: [],
+            lambda answer: answer | {"files": {"/main.py": ["cHJpbnQoKQ==", "00"]}},
+            lambda answer: answer | {"files": {"/main.py": ["not base64!", "00"]}},
+            lambda answer: answer | {"files": {"/main.py": 5}},
+            lambda answer: answer | {"board": {"version": ["1"]}},
+            lambda answer: answer | {"board": {"version": [1, 26, 0]}},
+            lambda answer: answer | {"board": answer["board"] | {"frozen": 5}},
+        ],
+    )
+    def test_nonsense_from_the_board_is_one_line(
+        self, change: Callable, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+    ):
+        board = {"version": [1, 26, 0], "mpy": 6, "name": "b", "network": True, "frozen": []}
+        monkeypatch.setattr(UsbLink, "ask", lambda *_args, **_more: change({"files": {}, "board": board}))
+        monkeypatch.setattr(UsbLink, "run", lambda *_args, **_more: "")
+        with fails("^the board's answer is garbled: try another cable", FlashError):
+            verify_board("/dev/ttyACM0", manifest, Load())
+
+    @pytest.mark.parametrize("version", [[], [1, 22, 2]])
+    def test_needs_micropython(self, version: list[int], manifest: Manifest, monkeypatch: pytest.MonkeyPatch):
+        board = {"version": version, "mpy": 0, "name": "b"}
+        monkeypatch.setattr(UsbLink, "ask", lambda *_args, **_more: {"files": {}, "board": board})
+        monkeypatch.setattr(UsbLink, "run", lambda *_args, **_more: "")
+        with fails("^the board does not run MicroPython 1.23 or later", FlashError):
+            verify_board("/dev/ttyACM0", manifest, Load())
+
+    def test_silent_port_suggests_an_image(self, manifest: Manifest):
+        host, port = os.openpty()
+        try:
+            with fails("no MicroPython answers at .*in C, compare the image with --image", FlashError):
+                verify_board(os.ttyname(port), manifest, Load(), timeout_s=1)
+        finally:
+            os.close(host)
+            os.close(port)
+
+    def test_missing_own_application_is_named_before_reading(self, manifest: Manifest, tmp_path: Path):
+        with fails("^cannot read .*none.py: No such file", FlashError):
+            verify_board("/dev/ttyNONE", manifest, Load(main=tmp_path / "none.py"))
+
+
+class TestManifest:
+    def test_has_files_and_its_own_hash(self, sums_file: Path, manifest: Manifest):
+        assert manifest.sha256 == hashlib.sha256(sums_file.read_bytes()).hexdigest()
+        main = release_files()["/main.py"]
+        assert manifest.files["board/main.py"] == hashlib.sha256(main).hexdigest()
+        assert manifest.board_files()["/main.py"] == manifest.files["board/main.py"]
+        assert manifest.release == "Hushmote 9.8.7"
+
+    def test_reads_output_of_sha256sum(self, tmp_path: Path):
+        (tmp_path / "app.bin").write_bytes(b"app")
+        for mode in ("--binary", "--text"):
+            command = ["sha256sum", mode, "app.bin"]
+            output = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True).stdout
+            (tmp_path / "sums").write_bytes(output)
+            assert read_manifest(tmp_path / "sums").files == {"app.bin": hashlib.sha256(b"app").hexdigest()}
+
+    @pytest.mark.parametrize(
+        ("content", "words"),
+        [
+            (b"", "is not a manifest: it is empty"),
+            (b'{"_type": "https://in-toto.io/Statement/v1"}', "line 1 must be a SHA-256"),
+            (b"0" * 64 + b"  a\n" + b"1" * 64 + b"  a\n", "line 2 must be .* each name only once"),
+            (b"0" * 63 + b"  a\n", "line 1 must be"),
+            (bytes(range(256)), "line 1 must be"),
+        ],
+    )
+    def test_rejects_other_files(self, content: bytes, words: str, tmp_path: Path):
+        (tmp_path / "sums").write_bytes(content)
+        with fails(words, FlashError):
+            read_manifest(tmp_path / "sums")
+
+    def test_without_boards_files_cannot_verify_one(self):
+        with fails("lists no files of boards, such as board/main.py", FlashError):
+            verify_board("/dev/ttyNONE", Manifest({"app.bin": "0" * 64}, "1" * 64), Load())
+
+
+def esp32_image(is_hashed: bool) -> bytes:
+    """Return an image in the layout of `esptool elf2image`."""
+    image = bytes((0xE9, 2, 2, 0x20)) + bytes(19) + bytes([is_hashed])
+    for address, size in ((0x3F400020, 1000), (0x40080000, 332)):
+        image += struct.pack("<II", address, size) + bytes(index % 251 for index in range(size))
+    image += bytes(15 - len(image) % 16) + b"\x57"  # the checksum, which is not compared
+    return image + hashlib.sha256(image).digest() if is_hashed else image
+
+
+class TestImage:
+    @pytest.mark.parametrize("after", [b"", b"\xff" * 5000, b"an older and longer image"])
+    @pytest.mark.parametrize("is_hashed", [True, False])
+    def test_esp32_image_ends_where_its_header_says(self, is_hashed: bool, after: bytes, tmp_path: Path):
+        image = esp32_image(is_hashed)
+        (tmp_path / "dump.bin").write_bytes(image + after)
+        listed = Manifest({"app.bin": hashlib.sha256(image).hexdigest(), "x": "0" * 64}, "1" * 64)
+        result = verify_image(tmp_path / "dump.bin", listed)
+        assert (result.name, result.matches) == ("app.bin", True)
+        assert result.sha256 == listed.files["app.bin"]
+        assert result.proof == "The image is app.bin of the manifest."
+        (tmp_path / "dump.bin").write_bytes(image.replace(b"abc", b"abd", 1) + after)
+        if is_hashed:
+            with fails("own SHA-256 does not match: read all of it", FlashError):
+                verify_image(tmp_path / "dump.bin", listed)
+        else:
+            assert not verify_image(tmp_path / "dump.bin", listed).matches
+
+    @pytest.mark.parametrize("image", [b"vectors\x00", b"ends erased\xff"])
+    def test_other_image_ends_at_erased_flash(self, image: bytes, tmp_path: Path):
+        listed = Manifest({"firmware.bin": hashlib.sha256(image).hexdigest()}, "1" * 64)
+        (tmp_path / "dump.bin").write_bytes(image)
+        assert verify_image(tmp_path / "dump.bin", listed).matches
+        (tmp_path / "dump.bin").write_bytes(image + b"\xff" * 100)
+        assert verify_image(tmp_path / "dump.bin", listed).matches is not image.endswith(b"\xff")
+        (tmp_path / "dump.bin").write_bytes(b"?" + image)
+        result = verify_image(tmp_path / "dump.bin", listed)
+        assert result.proof == "The image is not in the manifest."
+
+    def test_short_dump_is_no_esp32_image(self, tmp_path: Path):
+        (tmp_path / "dump.bin").write_bytes(b"\xe9")
+        assert not verify_image(tmp_path / "dump.bin", Manifest({"a": "0" * 64}, "1" * 64)).matches
+
+
+class TestCommand:
+    def test_prints_result_and_exits_with_it(self, used: Bench, sums_file: Path, tmp_path: Path):
+        with used.board() as board:
+            command = ("flash", "--verify", board.port)
+            output = hushmote(*command, "--manifest", str(sums_file), cwd=tmp_path)
+            assert "\nsame: 14 files\n" in output
+            assert "\nnot compared (settings): /settings.json\n" in output
+            assert hashlib.sha256(sums_file.read_bytes()).hexdigest() in output
+            *_, proof, limit = output.splitlines()
+            assert proof == "The files that the board returned are those of Hushmote 9.8.7."
+            assert limit.endswith("can lie about its files; only secure boot proves what it runs.")
+            assert "as installed here." in hushmote(*command, cwd=tmp_path)  # without a manifest
+            on_board(board, "PATH = '/lib/gap.mpy'" + FLIP + "open('/\x1b[2J.py', 'w').close()")
+            status, output = different(*command, cwd=tmp_path)
+            assert (status, "\nchanged: /lib/gap.mpy\n" in output) == (1, True)
+            assert "unknown (the board could run it): /\\x1b[2J.py\n" in output
+            assert "other versions of Hushmote and mpy-cross write other .mpy files" in output
+            status, output = different(*command, "--json", "--manifest", str(sums_file), cwd=tmp_path)
+            result = json.loads(output)
+            assert (status, result["matches"], result["changed"]) == (1, False, ["/lib/gap.mpy"])
+            assert result["proof"].startswith("The files that the board returned are not those of")
+
+    def test_image_is_compared_with_manifest(self, tmp_path: Path):
+        (tmp_path / "app.bin").write_bytes(b"app")
+        (tmp_path / "SHA256SUMS").write_text(sums({"build/app.bin": b"app"}))
+        command = ("flash", "--verify", "--manifest", "SHA256SUMS", "--image")
+        assert "The image is build/app.bin of the manifest.\n" in hushmote(*command, "app.bin", cwd=tmp_path)
+        status, output = different(*command, "SHA256SUMS", "--json", cwd=tmp_path)
+        assert (status, json.loads(output)["name"]) == (1, None)
+
+    @pytest.mark.parametrize(
+        ("arguments", "words", "status"),
+        [
+            ("--verify /dev/ttyNONE", "no such port: /dev/ttyNONE", 1),
+            ("--verify /dev/ttyNONE --manifest none", "cannot read none: No such file", 1),
+            ("--verify /dev/ttyNONE desk.settings.json", "--verify changes nothing: leave out", 1),
+            ("--verify /dev/ttyNONE --yes", "--verify changes nothing: leave out", 1),
+            ("--verify --image app.bin", "--image takes no port, but the firmware's SHA256SUMS", 1),
+            ("/dev/ttyNONE desk.settings.json --manifest x", "add --verify", 1),
+            ("--verify", "Missing argument 'port'", 2),
+        ],
+    )
+    def test_wrong_options_get_one_line(self, arguments: str, words: str, status: int, tmp_path: Path):
+        assert words in hushmote("flash", *arguments.split(), cwd=tmp_path, expect=status)
+
+
+def different(*arguments: str, cwd: Path) -> tuple[int, str]:
+    """Run a command that finds a difference; return its exit status and output."""
+    command = [sys.executable, "-m", "hushmote", *arguments]
+    result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=HANGS_S)
+    assert result.stderr == ""
+    return result.returncode, result.stdout

@@ -57,6 +57,10 @@ def demo_command(
             "the results.",
         ),
     ] = False,
+    log: Annotated[
+        bool,
+        typer.Option("--log", help="Show how a log of questions and its witnesses protect a single home."),
+    ] = False,
     yes: Annotated[
         bool,
         typer.Option(
@@ -66,6 +70,8 @@ def demo_command(
     as_json: AsJson = False,
 ) -> None:
     """Watch thousands of devices report real readings through a real broker, and see what is learned.
+
+    With --log, a maker asks one home what it does not ask the others, and the home's board does not answer.
 
     With --page, devices keep reporting, and a page shows the results as reports arrive. With --board, a
     single board reports its first readings, and each report is shown as it happens. With --health, a
@@ -77,6 +83,13 @@ def demo_command(
         raise UsageError("--board runs one board with its own experiment: omit --page and --devices")
     if health and (board or broker != "auto"):
         raise UsageError("--health simulates a fleet without a broker: omit --board and --broker")
+    if log:
+        if board or page or health or devices is not None:
+            raise UsageError(
+                "--log has three boards of its own: omit --board, --page, --health and --devices"
+            )
+        _show_log(broker, out or Path("out"), as_json)
+        return
     if health:
         _show_health(out or Path("out"), devices, page, as_json)
         return
@@ -113,6 +126,18 @@ def _show_health(out: Path, devices: int | None, page: bool, as_json: bool) -> N
     print_json(outcome.to_dict()) if as_json else health_demo.show_outcome(outcome)
     if page:
         health_demo.serve(place, outcome, lambda url: print(f"\npage      {url}   <- open this", flush=True))
+
+
+def _show_log(broker: str, out: Path, as_json: bool) -> None:
+    """Run a log of questions, its witnesses and boards."""
+    address = settings(broker).address() if "://" in broker else broker
+    if broker == "nats" or isinstance(address, NatsAddress):
+        raise UsageError("--log supports one MQTT broker: auto, embedded, mosquitto or mqtt://host")
+    from ..simulator import log_demo
+    from ..simulator.deployment import Place
+
+    outcome = log_demo.run(Place(address, out, as_json))
+    print_json(dataclasses.asdict(outcome)) if as_json else log_demo.show_outcome(outcome)
 
 
 def _try_board(broker: str, out: Path | None, yes: bool, as_json: bool) -> None:

@@ -6,6 +6,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote demo --devices 2000 --broker embedded",
         "hushmote demo --board",
         "hushmote demo --health",
+        "hushmote demo --log",
     ),
     "simulate": (
         "hushmote simulate room_temp.toml --population normal:21:3",

@@ -141,16 +141,21 @@ class Witness:
     ) -> Witness:
         """Create the state of a new witness, which accepts the log's history up to now.
 
+        A log without a checkpoint, or one that cannot be reached, counts as empty: that is safe, because the
+        rule then applies to its whole history.
+
         Raises:
             StateError: If there already is a state, or it cannot be written.
-            NoteRefused: If the log cannot be read.
             NotSigned: If the log lies, or has a fleet that is not in the rule.
         """
         if file.exists():
             raise StateError(f"{file.path} already exists: move it away to begin again")
         state = State(str(rule.log), str(key.public(COSIGNATURE)))
         witness = cls(key, rule, fetch, file, clock=clock, state=state)
-        witness.accept(None)
+        try:
+            witness.accept(None)
+        except NoteRefused:
+            _save(file, replace(state, time=witness._now()))
         return witness
 
     def add_checkpoint(self, body: bytes) -> tuple[Signature, Signature]:

@@ -116,7 +116,8 @@ class UsbLink:
             failure: The step that failed, for the error message.
         """
         require("mpremote", "flashing")
-        command = [sys.executable, "-m", "mpremote", "connect", self.port, *args]
+        # -P: a hashlib.py in the current folder, perhaps copied from a board, must not run on this computer.
+        command = [sys.executable, "-P", "-m", "mpremote", "connect", self.port, *args]
         try:
             result = subprocess.run(
                 command, stdin=subprocess.DEVNULL, capture_output=True, timeout=self._timeout_s, check=False

@@ -178,7 +178,10 @@ class Verification:
     @property
     def limit(self) -> str:
         """The sentence that says what the comparison does not prove."""
-        return "A board with a changed interpreter or boot.py can lie about its files; " + _SECURE_BOOT
+        return (
+            "A board with a changed interpreter or boot.py can return files that it does not run; "
+            + _SECURE_BOOT
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +353,7 @@ class ImageVerification:
     @property
     def limit(self) -> str:
         """The sentence that says what the comparison does not prove."""
-        return "A board with changed firmware can lie about its image; " + _SECURE_BOOT
+        return "A board with changed firmware can return an image that it does not run; " + _SECURE_BOOT
 
 
 def verify_image(path: Path, manifest: Manifest) -> ImageVerification:

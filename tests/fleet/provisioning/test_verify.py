@@ -287,7 +287,9 @@ class TestCommand:
             assert hashlib.sha256(sums_file.read_bytes()).hexdigest() in output
             *_, proof, limit = output.splitlines()
             assert proof == "The files that the board returned are those of Hushmote 9.8.7."
-            assert limit.endswith("can lie about its files; only secure boot proves what it runs.")
+            assert limit.endswith(
+                "can return files that it does not run; only secure boot proves what it runs."
+            )
             assert "as installed here." in hushmote(*command, cwd=tmp_path)  # without a manifest
             on_board(board, "PATH = '/lib/gap.mpy'" + FLIP + "open('/\x1b[2J.py', 'w').close()")
             status, output = different(*command, cwd=tmp_path)
@@ -298,6 +300,12 @@ class TestCommand:
             result = json.loads(output)
             assert (status, result["matches"], result["changed"]) == (1, False, ["/lib/gap.mpy"])
             assert result["proof"].startswith("The files that the board returned are not those of")
+
+    def test_does_not_run_files_of_the_current_folder(self, used: Bench, sums_file: Path, tmp_path: Path):
+        (tmp_path / "hashlib.py").write_text("raise SystemExit\n")
+        with used.board() as board:
+            command = ("flash", "--verify", board.port, "--manifest", str(sums_file))
+            assert "\nsame: 14 files\n" in hushmote(*command, cwd=tmp_path)
 
     def test_image_is_compared_with_manifest(self, tmp_path: Path):
         (tmp_path / "app.bin").write_bytes(b"app")

@@ -10,7 +10,9 @@ import typer
 from ..fleet.provisioning.flash import Load, flash
 from ..fleet.provisioning.verify import (
     ImageVerification,
+    LoggedManifest,
     Verification,
+    look_up,
     read_manifest,
     verify_board,
     verify_image,
@@ -80,6 +82,17 @@ def flash_command(  # noqa: PLR0913 - one for each option
             metavar="FILE",
         ),
     ] = None,
+    log: Annotated[
+        str | None,
+        typer.Option(
+            help="With --manifest: also look the manifest up in this log of releases; needs --log-key.",
+            metavar="URL|FOLDER",
+        ),
+    ] = None,
+    log_key: Annotated[
+        str | None,
+        typer.Option(help="The log's public key, as `hushmote log key` printed it.", metavar="KEY"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Put Hushmote on a board over USB; an existing ledger is kept.
@@ -92,11 +105,12 @@ def flash_command(  # noqa: PLR0913 - one for each option
             raise UsageError(
                 "--verify changes nothing: leave out settings, --source, --provision-again, --yes"
             )
+        logged = _look_up(manifest, log, log_key)
         result = _verify(context, port, load, manifest, image)
-        _print_verification(result, as_json, has_main=main is not None)
-        raise typer.Exit(0 if result.matches else 1)
-    if manifest is not None or image is not None:
-        raise UsageError("--manifest and --image compare: add --verify")
+        _print_verification(result, logged, as_json, has_main=main is not None)
+        raise typer.Exit(0 if result.matches and (logged is None or logged.is_listed) else 1)
+    if any(option is not None for option in (manifest, image, log, log_key)):
+        raise UsageError("--manifest, --image, --log and --log-key compare: add --verify")
     if port is None or settings is None:
         context.fail(f"Missing argument '{'port' if port is None else 'settings'}'.")
     result = flash(
@@ -123,9 +137,21 @@ def _verify(
     return verify_image(image, release)
 
 
-def _print_verification(result: Verification | ImageVerification, as_json: bool, *, has_main: bool) -> None:
+def _look_up(manifest: Path | None, log: str | None, key: str | None) -> LoggedManifest | None:
+    """Look a manifest up in a log, if one is named."""
+    if log is None and key is None:
+        return None
+    if log is None or key is None or manifest is None:
+        raise UsageError("a look-up in a log needs --manifest FILE, --log URL and --log-key KEY")
+    return look_up(read_manifest(manifest), log, key)
+
+
+def _print_verification(
+    result: Verification | ImageVerification, logged: LoggedManifest | None, as_json: bool, *, has_main: bool
+) -> None:
     if as_json:
         more = {"matches": result.matches, "proof": result.proof, "limit": result.limit}
+        more |= {} if logged is None else {"log": dataclasses.asdict(logged)}
         print_json(dataclasses.asdict(result) | more)
         return
     lines = [f"SHA-256: {result.sha256}"] if isinstance(result, ImageVerification) else _board_lines(result)
@@ -133,6 +159,8 @@ def _print_verification(result: Verification | ImageVerification, as_json: bool,
         lines.append(f"SHA-256 of the manifest: {result.manifest_sha256}")
     if isinstance(result, Verification):
         lines += _hints(result, has_main)
+    if logged is not None:
+        lines.append(str(logged))
     for line in (*lines, result.proof, result.limit):
         show.out.print(visible(line), soft_wrap=True, markup=False, highlight=False)
 

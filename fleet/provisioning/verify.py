@@ -13,6 +13,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from ...server.errors import refusing
+from ...server.log.copy import read_copy
+from ...server.log.note import PublicKey
+from ...server.log.tiles import reader
 from ...server.wire import board_files
 from .flash import OPTIONAL, Load, is_imported
 from .release_files import release_files
@@ -133,6 +136,51 @@ def read_manifest(path: Path) -> Manifest:
     if not files:
         raise FlashError(f"{path} is not a manifest: it is empty")
     return Manifest(files, hashlib.sha256(content).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedManifest:
+    """What a log of releases says about a manifest.
+
+    Attributes:
+        origin: The log's name.
+        size: The number of its entries.
+        entry: The entry that is this manifest; None if there is none.
+        release: The version under which it is listed.
+    """
+
+    origin: str
+    size: int
+    entry: int | None
+    release: str | None
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the log has the manifest."""
+        return self.entry is not None
+
+    def __str__(self) -> str:
+        if self.entry is None:
+            return f"The log {self.origin} does not have this manifest among its {self.size:,} entries."
+        return f"The log {self.origin} has this manifest as release {self.release}, entry {self.entry:,}."
+
+
+def look_up(manifest: Manifest, log: str, key: str) -> LoggedManifest:
+    """Read a log, recompute its tree, and look for a manifest among its releases.
+
+    Args:
+        manifest: The manifest.
+        log: The URL of the log, or a folder with its files.
+        key: Its public key as text.
+
+    Raises:
+        NoteRefused: If the log cannot be read, is damaged or is signed with another key.
+    """
+    copy = read_copy(reader(log), PublicKey.parse(key))
+    for number, entry in enumerate(copy.entries):
+        if entry.release and hashlib.sha256(entry.content).hexdigest() == manifest.sha256:
+            return LoggedManifest(copy.checkpoint.origin, copy.checkpoint.size, number, entry.release)
+    return LoggedManifest(copy.checkpoint.origin, copy.checkpoint.size, None, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import os
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,10 @@ from hushmote.fleet.provisioning.flash import OPTIONAL, Load
 from hushmote.fleet.provisioning.release_files import release_files
 from hushmote.fleet.provisioning.usb import FlashError, UsbLink
 from hushmote.fleet.provisioning.verify import Manifest, read_manifest, verify_board, verify_image
+from hushmote.server.log.entry import Entry
+from hushmote.server.log.note import ED25519, Checkpoint, SecretKey
+from hushmote.server.log.tiles import files
+from hushmote.server.log.tree import Tree
 
 FLIP = """
 with open(PATH, 'r+b') as f:
@@ -315,6 +319,24 @@ class TestCommand:
         status, output = different(*command, "SHA256SUMS", "--json", cwd=tmp_path)
         assert (status, json.loads(output)["name"]) == (1, None)
 
+    def test_manifest_is_looked_up_in_a_log(self, tmp_path: Path):
+        (tmp_path / "app.bin").write_bytes(b"app")
+        content = sums({"build/app.bin": b"app"}).encode()
+        (tmp_path / "SHA256SUMS").write_bytes(content)
+        key = SecretKey("example.org/log", bytes([1] * 32), bytes([2] * 32))
+        others = [Entry(f"hushmote/release/1.{i}", b"%d" % i) for i in range(3)]
+        command = ["flash", "--verify", "--manifest", "SHA256SUMS", "--image", "app.bin", "--log", "log"]
+        command += ["--log-key", str(key.public(ED25519))]
+        export(tmp_path / "log", key, others)
+        status, output = different(*command, cwd=tmp_path)
+        assert status == 1
+        assert "The log example.org/log does not have this manifest among its 3 entries.\n" in output
+        export(tmp_path / "log", key, [*others, Entry("hushmote/release/1.3", content)])
+        output = hushmote(*command, cwd=tmp_path)
+        assert "The log example.org/log has this manifest as release 1.3, entry 3.\n" in output
+        wrong = str(SecretKey("example.org/log", bytes([3] * 32), bytes([2] * 32)).public(ED25519))
+        assert "has no signature of the key" in hushmote(*command[:-1], wrong, cwd=tmp_path, expect=1)
+
     @pytest.mark.parametrize(
         ("arguments", "words", "status"),
         [
@@ -325,10 +347,22 @@ class TestCommand:
             ("--verify --image app.bin", "--image takes no port, but the firmware's SHA256SUMS", 1),
             ("/dev/ttyNONE desk.settings.json --manifest x", "add --verify", 1),
             ("--verify", "Missing argument 'port'", 2),
+            ("--verify /dev/ttyNONE --log log", "needs --manifest FILE, --log URL and --log-key KEY", 1),
+            ("/dev/ttyNONE desk.settings.json --log-key x", "add --verify", 1),
         ],
     )
     def test_wrong_options_get_one_line(self, arguments: str, words: str, status: int, tmp_path: Path):
         assert words in hushmote("flash", *arguments.split(), cwd=tmp_path, expect=status)
+
+
+def export(folder: Path, key: SecretKey, entries: Sequence[Entry]) -> None:
+    """Write a log's files."""
+    tree = Tree(entry.leaf for entry in entries)
+    text = Checkpoint(key.name, tree.size, tree.root()).text
+    note = Checkpoint(key.name, tree.size, tree.root(), key.sign(text))
+    for path, data in [*files(tree, list(map(bytes, entries))), ("checkpoint", str(note).encode())]:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(data)
 
 
 def different(*arguments: str, cwd: Path) -> tuple[int, str]:

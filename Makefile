@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 # Without its caches Python would compile everything again at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo health page test core quick long newest lowest check docs pages pictures firmware pico esphome brokers arduino mip release bench mutants lock audit sbom clean
+.PHONY: demo health page test core quick long newest lowest check docs pages pictures firmware pico esphome brokers log-programs arduino mip release bench mutants lock audit sbom clean
 
 # With BROKER=nats, it starts three NATS servers and uses no system packages.
 demo: $(VENV)/.simulator $(if $(filter nats,$(BROKER)),$(VENV)/.nats)
@@ -80,6 +80,11 @@ esphome:
 # or fails is skipped by name.
 brokers: $(VENV)/.test
 	$(BIN)/python tools/make_own_brokers.py $(BROKERS)
+
+# Logs and witnesses by other people into .rig/log, for tests/fleet/witness/test_other_programs.py: it takes Go and 60 s
+# of CPU time.
+log-programs: $(VENV)/.test
+	$(BIN)/python rigs/log_programs.py
 
 # The tests of the library for Arduino, with HUSHMOTE_ARDUINO=FOLDER: in it ArduinoCore-API, or an installed core's copy of
 # it, and the library MQTT of the library manager as arduino-mqtt.

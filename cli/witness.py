@@ -157,6 +157,9 @@ def _print_size(witness: Witness, changed: list[str], as_json: bool) -> None:
     if as_json:
         print_json({"size": size, "questions": changed})
         return
+    if not size:
+        typer.echo("the log has no entries yet (or --log is wrong): every entry will be checked")
+        return
     names = ", ".join(changed) or "no question"
     typer.echo(f"accepted the log up to size {size}, with {names}; it checks every change from here on")
 

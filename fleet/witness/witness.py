@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from ...server.errors import HushmoteError, os_reason
 from ...server.log.note import COSIGNATURE, Checkpoint, NoteRefused, SecretKey, Signature, valid_signatures
-from ...server.log.tiles import CHECKPOINT, Fetch, read_entries
+from ...server.log.tiles import CHECKPOINT, Fetch, FileMissing, read_entries
 from ...server.log.tree import Edge, ProofRefused, check_consistency, leaf_hash
 from ...server.wire.limits import EARLIEST, LATEST
 from .rule import Rule, Verdict, judge
@@ -141,11 +141,11 @@ class Witness:
     ) -> Witness:
         """Create the state of a new witness, which accepts the log's history up to now.
 
-        A log without a checkpoint, or one that cannot be reached, counts as empty: that is safe, because the
-        rule then applies to its whole history.
+        A log that has no checkpoint yet begins with size 0.
 
         Raises:
             StateError: If there already is a state, or it cannot be written.
+            NoteRefused: If the log cannot be read.
             NotSigned: If the log lies, or has a fleet that is not in the rule.
         """
         if file.exists():
@@ -153,9 +153,11 @@ class Witness:
         state = State(str(rule.log), str(key.public(COSIGNATURE)))
         witness = cls(key, rule, fetch, file, clock=clock, state=state)
         try:
+            fetch(CHECKPOINT)
+        except FileMissing:
+            _save(file, state)
+        else:
             witness.accept(None)
-        except NoteRefused:
-            _save(file, replace(state, time=witness._now()))
         return witness
 
     def add_checkpoint(self, body: bytes) -> tuple[Signature, Signature]:

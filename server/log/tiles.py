@@ -14,6 +14,7 @@ import contextlib
 import http.client
 import re
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -27,6 +28,11 @@ CHECKPOINT = "checkpoint"
 _MAX_FILE_BYTES = WIDTH * (2 + MAX_BYTES)
 _TIMEOUT_S = 30.0
 _TILE = re.compile(r"tile/([0-7]|entries)/((?:x[0-9]{3}/){0,3}[0-9]{3})(?:\.p/([0-9]{1,3}))?")
+
+
+class FileMissing(NoteRefused):
+    """Raised if a log does not have a file."""
+
 
 Fetch = Callable[[str], bytes]
 """Returns a file's bytes, given its path in the log; raises NoteRefused if it cannot be read."""
@@ -159,7 +165,10 @@ def _download(url: str) -> bytes:
             if response.length and len(data) <= _MAX_FILE_BYTES:
                 raise NoteRefused(f"{url} cannot be read: it ended early")
     except (OSError, http.client.HTTPException, ValueError) as e:
-        raise NoteRefused(f"{url} cannot be read: {getattr(e, 'reason', e)}") from None
+        is_missing = isinstance(e, urllib.error.HTTPError) and e.code in (404, 410)
+        raise (FileMissing if is_missing else NoteRefused)(
+            f"{url} cannot be read: {getattr(e, 'reason', e)}"
+        ) from None
     if len(data) > _MAX_FILE_BYTES:
         raise NoteRefused(f"{url} is longer than any file of a log")
     return bytes(data)
@@ -170,7 +179,7 @@ def _read(path: Path) -> bytes:
         with path.open("rb") as file:
             data = file.read(_MAX_FILE_BYTES + 1)
     except OSError as e:
-        raise NoteRefused(
+        raise (FileMissing if isinstance(e, FileNotFoundError) else NoteRefused)(
             f"{path} cannot be read: {e.strerror}; a log's folder is what its export wrote"
         ) from None
     if len(data) > _MAX_FILE_BYTES:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -100,14 +101,14 @@ class Clock:
         return self.now
 
 
-def begin(log: PublicLog, file: StateFile, clock: Clock, **options: Any) -> Witness:
+def begin(log: PublicLog, file: StateFile, clock: Callable[[], float], **options: Any) -> Witness:
     """Begin a witness of a log, with a state."""
     chosen = options.pop("rule", rule())
     Witness.begin(KEY, chosen, tiles.reader(str(log.folder)), file, clock)
     return restart(log, file, clock, rule=chosen)
 
 
-def restart(log: PublicLog, file: StateFile, clock: Clock, **options: Any) -> Witness:
+def restart(log: PublicLog, file: StateFile, clock: Callable[[], float], **options: Any) -> Witness:
     """Return a new witness from a state."""
     chosen, fetch = options.get("rule", rule()), options.get("fetch", tiles.reader(str(log.folder)))
     return Witness(KEY, chosen, fetch, file, clock=clock, monotonic=clock)

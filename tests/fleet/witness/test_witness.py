@@ -454,10 +454,17 @@ class TestAccept:
         log.append(version(fleet="office"))
         with pytest.raises(NotSigned, match="office"):
             begin(log, file, clock)
-        (log.folder / "checkpoint").unlink()
+        (log.folder / "tile/entries/000.p/2").unlink()
         with pytest.raises(NoteRefused, match="cannot be read"):
             begin(log, file, clock)
         assert not file.exists()
+
+    def test_begins_before_the_log(self, log, file, clock):
+        (log.folder / "checkpoint").unlink()
+        witness = begin(log, file, clock)
+        assert (witness.state.size, witness.state.records) == (0, {})
+        log.append(version("door", a=1), version("door", a=2))
+        assert refusal(witness, log.request(0)).status == 403
 
 
 class TestConcurrency:

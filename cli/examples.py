@@ -112,9 +112,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "log restore": ("hushmote log restore https://example.org/log --log-key log.key",),
     "witness": (
-        "hushmote witness --create-key home.example/witness --key witness.json",
-        "hushmote witness --log https://log.example --key witness.json --rule rule.toml \\",
-        "  --state state.json --http 127.0.0.1:9419",
+        "hushmote witness --create-key users.example/witness --key w.json",
+        "hushmote witness --log log --key w.json --rule r.toml --state s --new-state",
+        "hushmote witness --log log --key w.json --rule r.toml --state s",
     ),
     "notify": ("hushmote notify receivers.txt", "hushmote notify --test receivers.txt"),
     "flash": (

@@ -27,6 +27,8 @@
     ├── AuditError, DisclosureError                          fleet/audit, planning/privacy
     ├── ProvisionError             fleet/provisioning: a folder, certificate or board
     │   └── AuthorityError, FolderError, JournalError
+    ├── RuleError, StateError, NotSigned                     fleet/witness
+    │   └── OtherSize
     └── FlashError, and others of one module in simulator/, studies/ and cli/
 
 Messages that arrive at the aggregator or the door raise none of these. Decoding them raises ValueErrors that

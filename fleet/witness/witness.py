@@ -205,7 +205,10 @@ class Witness:
             NotSigned: If the log lies, or has a fleet that is not in the rule.
             StateError: If the state cannot be written.
         """
-        checkpoint = self._verified(self._newest())
+        newest = self._newest()
+        if size is not None:
+            self._check_own(newest)
+        checkpoint = self._verified(newest)
         with self._lock:
             now = self._now()
             self._check_is_newer(checkpoint)
@@ -291,7 +294,8 @@ class Witness:
 
     def _sign(self, checkpoint: Checkpoint) -> tuple[Signature, Signature]:
         """Sign a verified checkpoint, at least as large as the state's tree, if the rule allows it."""
-        state, now = self.state, self._now()
+        state = self.state
+        self._now()  # before reading, in case the clock is wrong
         if checkpoint.size > state.size:
             if self._refused and self._refused[0] == checkpoint.text and self._monotonic() < self._refused[1]:
                 raise self._refused[2]
@@ -299,13 +303,13 @@ class Witness:
                 entries = self._read(checkpoint, self._monotonic() + READ_S)
             except NoteRefused as e:
                 self._refuse(checkpoint, NotSigned(503, f"the log's files cannot be read: {e}"))
-            verdict = judge(self.rule, state.records, entries, now)
+            verdict = judge(self.rule, state.records, entries, self._now())
             self._check_problems(checkpoint, verdict)
             edge = _extended(state, entries)
             state = replace(state, size=edge.size, edge=tuple(edge.hashes), records=verdict.records)
         lines = self.key.cosign(checkpoint.text, int(self._clock()))
         note = str(replace(checkpoint, signatures=(*checkpoint.signatures, *lines)))
-        state = replace(state, time=now, checkpoint=note)
+        state = replace(state, time=self._now(), checkpoint=note)
         if state.size > self.state.size or not self.state.checkpoint:
             try:
                 _save(self._file, state)

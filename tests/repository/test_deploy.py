@@ -28,7 +28,7 @@ from hushmote.simulator.broker import MosquittoBroker, free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 AGGREGATORS = ("hushmote.service", "hushmote@.service")
-UNITS = (*AGGREGATORS, "hushmote-page.service", "hushmote-door.service")
+UNITS = (*AGGREGATORS, "hushmote-page.service", "hushmote-door.service", "hushmote-witness.service")
 needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
 
 

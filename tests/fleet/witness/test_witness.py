@@ -1,12 +1,14 @@
 """A witness signs one history, and refuses every lie of a log."""
 
 import base64
+import contextlib
 import dataclasses
 import errno
 import os
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 from public_log import (
     DAY_S,
@@ -193,6 +195,26 @@ class TestProtocol:
         assert error.size == 3
         assert witness.state.refusals == ()
 
+    def test_mutants_of_a_request_sign_nothing_else(self, log, file, clock):
+        witness = begin(log, file, clock)
+        log.append(version("door"))
+        good, rng = log.request(1), np.random.default_rng(5)
+        text, signed = log.checkpoint().text, 0
+        for _ in range(2000):
+            mutant = bytearray(good)
+            for _ in range(rng.integers(1, 4)):
+                at = int(rng.integers(len(mutant)))
+                choice = int(rng.integers(3))
+                mutant[at : at + (choice != 0)] = (
+                    b"" if choice == 1 else bytes([good[rng.integers(len(good))]])
+                )
+            with contextlib.suppress(NotSigned):
+                lines = witness.add_checkpoint(bytes(mutant))
+                assert KEY.public(ECDSA).verify(text, lines[1])
+                signed += 1
+        assert (witness.state.size, witness.state.root) == (1 + bool(signed), log.tree.root(1 + bool(signed)))
+        assert signed < 2
+
     def test_largest_size(self, log, file, clock):
         witness = begin(log, file, clock)
         unsigned = Checkpoint(LOG.name, 2**32 - 1, bytes(32))
@@ -260,6 +282,8 @@ class TestTwoHistories:
         log.write("checkpoint", witness.state.checkpoint.encode())
         file.path.write_bytes(backup)
         old = restart(log, file, clock)
+        with pytest.raises(NotSigned, match="an old copy"):
+            old.accept(2)
         with pytest.raises(
             NotSigned, match="has signed size 2, but its state has 1: the state is an old copy"
         ):

@@ -59,7 +59,12 @@ OPTIONAL = {
     "nats": {f"server.ingest.nats.{name}" for name in ("client", "connection", "consumer", "source")},
     "prometheus_client": {"fleet.door.metrics", "fleet.results.gauges", "server.service.metrics"},
     "psycopg": {"server.store.postgresql"},
-    "starlette": {"fleet.door.app", "server.service.http_endpoint"},
+    "starlette": {
+        "fleet.door.app",
+        "fleet.witness.app",
+        "server.service.http_endpoint",
+        "server.service.request_body",
+    },
     "uvicorn": {"fleet.door.process", "server.service.bounded_http", "simulator.live_demo"},
 }
 EVERY_MODULE = """

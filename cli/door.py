@@ -61,6 +61,12 @@ def door_command(  # noqa: PLR0913 - one for each option
             metavar="URL",
         ),
     ] = None,
+    log: Annotated[
+        str | None,
+        typer.Option(
+            help="Also serve the log in this store as files, at /log/ without a token.", metavar="STORE"
+        ),
+    ] = None,
     trust_proxy: Annotated[
         bool,
         typer.Option(
@@ -89,6 +95,7 @@ def door_command(  # noqa: PLR0913 - one for each option
     from ..fleet.door.publisher import ReportPublisher
     from ..server.service.bounded_http import parse_endpoint
     from ..server.service.http_access import is_loopback
+    from ..server.service.log_files import LogFiles
     from ..server.service.process import set_up_log
     from ..server.service.tokens import TokenFile
 
@@ -115,7 +122,8 @@ def door_command(  # noqa: PLR0913 - one for each option
         raise UsageError("--experiment subscribes to topics without wildcards: add --fleet NAME")
     publisher = ReportPublisher(address, tls, fleets=fleet or None, experiments=experiment or ("+",))
     set_up_log(as_json=False)
-    process.run(publisher, door_application(publisher, access=access, rates=rates), host, port)
+    files = None if log is None else LogFiles(log)
+    process.run(publisher, door_application(publisher, access=access, rates=rates, log=files), host, port)
 
 
 def _rates(texts: Sequence[str]) -> Rates:

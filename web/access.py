@@ -21,6 +21,7 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
+from ..server.service import log_files
 from ..server.service.audit_log import AuditLog, AuditLogError
 from ..server.service.http_access import bearer, host_name, is_loopback, is_own_page
 from ..server.service.tokens import Tokens
@@ -100,6 +101,9 @@ class PageAccess:
             return await _refuse(scope, receive, send, 403, refusal)
         if self._public and public_statement.is_asked_for(scope):
             answer = await self._public.answer(request.url.query)
+            return await answer(scope, receive, send)
+        if self._public and public_statement.is_log(scope):
+            answer = await self._public.log.answer(scope["path"].removeprefix(log_files.PATH))
             return await answer(scope, receive, send)
         if self._tokens is None or self._is_trusted(request):
             self._log_opening(self._untokened_reader(request))

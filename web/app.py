@@ -22,6 +22,8 @@ from ..server.errors import HushmoteError, UsageError
 from ..server.hints import use_interface
 from ..server.plain_text import bracketed
 from ..server.service.bounded_http import listen
+from ..server.service.log_files import PATH as LOG_PATH
+from ..server.service.log_files import LogFiles
 from ..server.store.store import StoreError
 from ..server.wire.topics import SIMULATED_PREFIX
 from . import errors, fleet, releases, server, socket_io
@@ -81,10 +83,11 @@ async def _serve(
     background = live.run(), page.aggregator.run(), fleet.precompute(page)
     tasks = [asyncio.create_task(work) for work in background]
     try:
-        public = None if settings.statement is None else PublicStatement(settings.statement, live)
+        log_files = LogFiles(settings.store)
+        public = None if settings.statement is None else PublicStatement(settings.statement, live, log_files)
         in_frames = bool(settings.frame_ancestors)
         access = PageAccess(
-            DrawingLimit(application(page)),
+            DrawingLimit(application(page, log_files)),
             settings.tokens,
             port,
             public,
@@ -110,7 +113,7 @@ def guarded(access: PageAccess, frame_ancestors: Sequence[str] = ()) -> Any:
     return GZipMiddleware(outer, minimum_size=1000, compresslevel=4) if access.asks_for_token else outer
 
 
-def application(page: Page) -> Any:
+def application(page: Page, log_files: LogFiles) -> Any:
     """Return a page's ASGI application; only one per process, because NiceGUI's routes are global."""
     outer = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=_lifespan)
     for view in (fleet, experiment, releases, budget, plan):
@@ -124,6 +127,7 @@ def application(page: Page) -> Any:
         outer.mount("/v1", page.settings.door)
     # Quasar's progress bar has no name that screen readers can announce; the page has its own status text.
     nicegui_app.config.quasar_config["loadingBar"]["skipHijack"] = True
+    outer.add_api_route(f"{LOG_PATH}{{path:path}}", log_files.answer, response_model=None)
     _mount_board(outer, page)
     _mount_results(outer, page)
     ui.run_with(

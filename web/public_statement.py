@@ -8,6 +8,9 @@ from starlette.responses import HTMLResponse, Response
 
 from ..fleet.statement import fleet_facts, page
 from ..server.answers.store_reader import StoreReader
+from ..server.log.tiles import CHECKPOINT
+from ..server.service.log_files import PATH as PATH_OF_LOG
+from ..server.service.log_files import LogFiles
 from ..server.store.store import StoreError
 from ..server.words.label import Phrase
 from .live import LiveStore
@@ -22,10 +25,24 @@ def is_asked_for(scope: Any) -> bool:
     return is_read and scope.get("raw_path") == PATH.encode()
 
 
-class PublicStatement:
-    """A public statement, as document.read_public() returns it, and its differences from the store."""
+def is_log(scope: Any) -> bool:
+    """Return whether an ASGI request reads a file of the log."""
+    return (
+        scope["type"] == "http"
+        and scope["method"] in ("GET", "HEAD")
+        and scope["path"].startswith(PATH_OF_LOG)
+    )
 
-    def __init__(self, document: dict[str, Any], live: LiveStore) -> None:
+
+class PublicStatement:
+    """A public statement, as document.read_public() returns it, and its differences from the store.
+
+    Attributes:
+        log: The files of the store's log, which anyone may read as well.
+    """
+
+    def __init__(self, document: dict[str, Any], live: LiveStore, log: LogFiles) -> None:
+        self.log = log
         self._document = document
         self._live = live
 
@@ -37,7 +54,9 @@ class PublicStatement:
             return Response(
                 json.dumps(self._document, indent=2) + "\n", media_type="application/json", headers=headers
             )
-        text = page.html(self._document, await self._changes(), f"?{_DOWNLOAD}")
+        has_log = (await self.log.answer(CHECKPOINT)).status_code == 200
+        log = f"{PATH_OF_LOG.removeprefix('/')}{CHECKPOINT}" if has_log else ""
+        text = page.html(self._document, await self._changes(), f"?{_DOWNLOAD}", log)
         return HTMLResponse(text, headers={"cache-control": "no-store"})
 
     async def _changes(self) -> str:

@@ -63,7 +63,8 @@ def serve_command(  # noqa: PLR0913 - one for each option
     http: Annotated[
         str | None,
         typer.Option(
-            help="Serve /metrics and /healthz at this address without a login, such as 127.0.0.1:9417.",
+            help="Serve /metrics, /healthz and the log's files at this address without a login, such as "
+            "127.0.0.1:9417.",
             metavar="HOST:PORT",
         ),
     ] = None,

@@ -147,7 +147,10 @@ def run(options: ServeOptions) -> None:
             keeper=keeper,
         )
         if endpoint is not None:
-            stack.enter_context(_health_endpoint(aggregator, endpoint, connection, publisher, notifier))
+            log_url = None if keeper is None else store
+            stack.enter_context(
+                _health_endpoint(aggregator, endpoint, connection, publisher, notifier, log_url)
+            )
         if publisher is not None:
             stack.enter_context(publisher)
         if notifier is not None:
@@ -207,10 +210,12 @@ def _health_endpoint(
     connection: Connection,
     publisher: Publisher | None,
     notifier: Notifier | None,
+    log_url: str | None,
 ) -> contextlib.AbstractContextManager[Any]:
-    """Return an aggregator's HTTP endpoint: health, counters, certificates, results and alerts."""
+    """Return an aggregator's HTTP endpoint: health, counters, certificates, results, alerts and the log."""
     from ...fleet.results.gauges import Gauges
     from ...server.service.http_endpoint import Endpoint
+    from ...server.service.log_files import LogFiles
     from ...server.service.metrics import CertificateEnds
 
     (where, metrics), files = endpoint, {"cert": connection.cert, "ca": connection.ca}
@@ -225,6 +230,7 @@ def _health_endpoint(
         metrics.text,
         lambda: health_problem(aggregator.condition),
         lambda: aggregator.condition.warnings,
+        None if log_url is None else LogFiles(log_url),
     )
 
 

@@ -30,6 +30,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Match, Route
 
 from ...server.service.http_endpoint import METRICS_TYPE, health
+from ...server.service.log_files import PATH as LOG_PATH
+from ...server.service.log_files import LogFiles
 from ...server.service.request_body import read_body
 from ...server.wire.topics import NameRefused, check_device, is_fleet, report_topic
 from . import body
@@ -64,6 +66,7 @@ def door_application(
     access: Access | None = None,
     rates: Rates | None = None,
     clock: Callable[[], float] = time.monotonic,
+    log: LogFiles | None = None,
 ) -> Door:
     """Return the ASGI application that passes reports to a publisher.
 
@@ -72,15 +75,21 @@ def door_application(
         access: Access rules; everyone may use the door by default.
         rates: Rate limits.
         clock: Monotonic seconds, for the rate limits.
+        log: The log's files, for GET /log/...; None if there is no log.
     """
-    return Door(publisher, access or Access(), rates or Rates(), clock)
+    return Door(publisher, access or Access(), rates or Rates(), clock, log)
 
 
 class Door:
     """The ASGI application; `answers` counts responses by (method, status)."""
 
     def __init__(
-        self, publisher: ReportPublisher, access: Access, rates: Rates, clock: Callable[[], float]
+        self,
+        publisher: ReportPublisher,
+        access: Access,
+        rates: Rates,
+        clock: Callable[[], float],
+        log: LogFiles | None = None,
     ) -> None:
         self._publisher = publisher
         self._access = access
@@ -97,6 +106,9 @@ class Door:
             Route("/v1/{fleet}/report", self._report, methods=["POST"]),
             Route("/v1/{fleet}/report/", self._report, methods=["POST"]),  # the device's name is empty
         ]
+        self._log = log
+        if log is not None:
+            self._routes.append(Route(f"{LOG_PATH}{{path:path}}", self._log_file))
         self.answers: Counter[tuple[str, int]] = Counter()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -159,6 +171,11 @@ class Door:
         numbers = DoorNumbers(self.answers, self._publisher.in_flight, self._publisher.ready.is_set())
         return Response(numbers.text(), media_type=METRICS_TYPE)
 
+    async def _log_file(self, request: Request) -> Response:
+        assert self._log is not None  # only then is there a route
+        self._take_from_address(request)
+        return await self._log.answer(request.path_params["path"])
+
     async def _names(self, request: Request) -> Response:
         self._admit(request)
         fleet = self._fleet(request)
@@ -206,11 +223,16 @@ class Door:
 
     def _admit(self, request: Request) -> str:
         """Return the client's key; refuse clients that send too often or have no valid token."""
-        client = client_of(self._access.address(request.client, request.headers.getlist("x-forwarded-for")))
-        self._take(self._of_address, client, "this address")
+        client = self._take_from_address(request)
         if not self._access.has_valid_token(request.headers):
             text = "the token is missing or wrong: send Authorization: Bearer TOKEN"
             raise HTTPException(401, text, {"www-authenticate": "Bearer"})
+        return client
+
+    def _take_from_address(self, request: Request) -> str:
+        """Return the client's key; refuse clients that send too often."""
+        client = client_of(self._access.address(request.client, request.headers.getlist("x-forwarded-for")))
+        self._take(self._of_address, client, "this address")
         return client
 
     def _fleet(self, request: Request) -> str:

@@ -93,7 +93,7 @@ def users_conf(fleet: FleetSpec, credentials: Iterable[Credential], trusted: Con
     # The server uses these subjects for a client's own QoS 1 subscriptions; MQTT clients cannot subscribe to
     # them.
     answers = "$MQTT.sub.>"
-    reads = [f"{prefix}.experiment.*", f"{prefix}.result.*", answers]
+    reads = [f"{prefix}.experiment.*", f"{prefix}.proof.*", f"{prefix}.result.*", answers]
     aggregators = set(fleet.aggregators)
     for name in aggregators:
         check_aggregator(name)
@@ -133,10 +133,11 @@ def users_conf(fleet: FleetSpec, credentials: Iterable[Credential], trusted: Con
 
 
 def _aggregator_publishes(prefix: str, discovery: Sequence[str]) -> list[str]:
-    """Return the subjects that an aggregator may publish to: experiments, results, and JetStream requests."""
+    """Return the subjects that an aggregator may publish to: what it retains, and JetStream requests."""
     consumer = "$JS.API.CONSUMER"
     return [
         f"{prefix}.experiment.*",
+        f"{prefix}.proof.*",
         f"{prefix}.result.*",
         f"{prefix}.alert.*",
         *discovery,

@@ -34,13 +34,14 @@ _REGISTRY, _FILES = "Registry of deployments", "Files on a device"  # titles of 
 _CODE = re.compile(r"`([^`<]+)`")
 
 
-def html(whole: Mapping[str, Any], news: str = "", download: str = "") -> str:
+def html(whole: Mapping[str, Any], news: str = "", download: str = "", log: str = "") -> str:
     """Return the page of a statement, signed or unsigned, as document.sign() returns it.
 
     Args:
         whole: The statement.
         news: What has changed since, for a web site.
         download: The URL of the statement itself, for a web site.
+        log: The URL of the log of questions, likewise; "" if there is none.
     """
     statement = whole["statement"]
     words = words_of(statement)
@@ -61,9 +62,9 @@ def html(whole: Mapping[str, Any], news: str = "", download: str = "") -> str:
     # A printed statement must show everything; on the web, the key to compare is enough.
     chapters += [_key(whole), _details(files, signature)] if download else [files, signature]
     language = "" if words.language == "en" else f' lang="{words.language}"'
-    link = (
-        f'<p class="of"{language}><a href="{escape(download)}" download>{words.texts["download"]}</a></p>\n'
-    )
+    links = [f'<a href="{escape(download)}" download>{words.texts["download"]}</a>']
+    links += [f'<a href="{escape(log)}">{words.texts["log"]}</a>'] if log else []
+    link = f'<p class="of"{language}>{" · ".join(links)}</p>\n'
     css = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
     return _PAGE.format(
         title=title,

@@ -9,6 +9,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from .bounded_http import BoundedServer
+from .log_files import PATH, LogFiles
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -22,6 +23,7 @@ class Endpoint(BoundedServer):
         metrics: Returns the response body for GET /metrics.
         problem: Returns the reason for answering GET /healthz with 503; None for 200.
         warnings: Returns the warnings to include in that answer.
+        log: The log's files, for GET /log/...; None if there is no log.
 
     Attributes:
         port: The port on which the server listens.
@@ -37,6 +39,7 @@ class Endpoint(BoundedServer):
         metrics: Callable[[], bytes],
         problem: Callable[[], str | None],
         warnings: Callable[[], Sequence[str]] = tuple,
+        log: LogFiles | None = None,
     ) -> None:
         async def answer_metrics(_request: Request) -> Response:
             return Response(metrics(), media_type=METRICS_TYPE)
@@ -47,7 +50,13 @@ class Endpoint(BoundedServer):
         async def answer_not_found(_request: Request, _error: Exception) -> Response:
             return PlainTextResponse("only /metrics and /healthz exist\n", 404)
 
+        async def answer_log(request: Request) -> Response:
+            assert log is not None
+            return await log.answer(request.path_params["path"])
+
         routes = [Route("/metrics", answer_metrics), Route("/healthz", answer_health)]
+        if log is not None:
+            routes.append(Route(f"{PATH}{{path:path}}", answer_log))
         super().__init__(host, port, Starlette(routes=routes, exception_handlers={404: answer_not_found}))
 
 

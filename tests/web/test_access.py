@@ -34,6 +34,7 @@ from hushmote.fleet.statement.fleet_facts import StatementError
 from hushmote.server.budgets import policy
 from hushmote.server.errors import UsageError
 from hushmote.server.service.http_access import is_loopback
+from hushmote.server.service.log_files import LogFiles
 from hushmote.server.service.tokens import check_token
 from hushmote.server.store.number_set import NumberSet
 from hushmote.server.store.store import Store, StoreError
@@ -398,7 +399,9 @@ class TestPublicStatement:
                 raise StoreError("it is gone")
 
         live: Any = UnreadableStore()
-        statement = PublicStatement(document.read_public(files[1]), live)
+        statement = PublicStatement(
+            document.read_public(files[1]), live, LogFiles("sqlite:///absent/store.sqlite")
+        )
         assert b"currently not possible to check" in asyncio.run(statement.answer("")).body
 
     def test_invalid_file_gives_one_line(self, files):

@@ -87,7 +87,7 @@ def test_users_have_only_their_own_rights():
     users = {user: (types, rights) for user, types, rights in re.findall(line, text, re.M)}
     topics = "hushmote.v1.home"
     board = f'publish: ["{topics}.report.k3f9", "{topics}.status.k3f9"], subscribe: $BOARD_READS'
-    reads = f'["{topics}.experiment.*", "{topics}.result.*", "$MQTT.sub.>"]'
+    reads = f'["{topics}.experiment.*", "{topics}.proof.*", "{topics}.result.*", "$MQTT.sub.>"]'
     assert users == {
         "k3f9:a1": ("[MQTT]", f"{{{board}}}"),
         "aggregator_1:b1": ("[STANDARD, MQTT]", "$AGGREGATOR"),

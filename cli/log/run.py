@@ -207,10 +207,9 @@ def check(source: str, key: str, witnesses: Sequence[str], as_json: bool) -> Non
         )
     else:
         _print_check(copy.checkpoint, names, policies, releases, signatures)
-        for problem in problems:
-            typer.echo(problem)
     if problems:
-        raise typer.Exit(1)
+        more = f" (and {len(problems) - 1:,} more: --json lists them)" if problems[1:] else ""
+        raise LogRefused(problems[0] + more)
 
 
 def restore(source: str, key: Path, store_url: str, as_json: bool) -> None:

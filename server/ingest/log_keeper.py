@@ -10,7 +10,7 @@ from ..errors import HushmoteError
 from ..log.change import Change, compare
 from ..log.entry import Entry
 from ..log.note import Checkpoint, SecretKey
-from ..log.pace import Dated, changes_of_names, due_at
+from ..log.pace import Dated, changes_of_names, due_at, waits_until
 from ..log.proof import encode_proof, proof_topic
 from ..store.log import StoredLog
 from ..store.store import Store
@@ -173,11 +173,7 @@ class LogKeeper:
             if self._signed_at(changes[-1].number, thread.witness) is None:
                 return f"until witness {thread.witness.name} has signed its last change"
         due_s = due_at(change, [self._as_signed(dated) for dated in changes])
-        if now_s >= due_s:
-            return ""
-        when = datetime.datetime.fromtimestamp(due_s, datetime.UTC).astimezone()
-        allowed = "two additions of groups" if change is Change.GROUPS else "one change"
-        return f"until {when:%a %H:%M}: witnesses allow {allowed} a day"
+        return "" if now_s >= due_s else waits_until(change, due_s)
 
     def _as_signed(self, dated: Dated) -> Dated:
         times = (self._signed_at(dated.number, thread.witness) for thread in self._threads)

@@ -6,6 +6,7 @@ last signature that covered one. So a log adds a change only if the last one is 
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -57,6 +58,13 @@ def due_at(change: Change, before: Sequence[Dated]) -> int:
     same = [dated.at for dated in before if dated.change is change]
     most = GROUP_ADDITIONS_A_DAY if change is Change.GROUPS else 1
     return same[-most] + DAY_S + _MARGIN_S if len(same) >= most else 0
+
+
+def waits_until(change: Change, due_s: int) -> str:
+    """Return until when a change waits, in local time, and why: "until Mon 14:05: ..."."""
+    when = datetime.datetime.fromtimestamp(due_s, datetime.UTC).astimezone()
+    allowed = "two additions of groups" if change is Change.GROUPS else "one change"
+    return f"until {when:%a %H:%M}: witnesses allow {allowed} a day"
 
 
 def breach(times: Sequence[int], now: int) -> tuple[int, int] | None:

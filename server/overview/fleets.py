@@ -8,7 +8,7 @@ readers in a hurry can leave it for later.
 import datetime
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -23,15 +23,17 @@ from ..plain_text import visible
 from ..store import schema
 from ..store.counting import clock_fault, last_time
 from ..store.erase import unfinished_erasures
+from ..store.log import waiting_questions
 from ..store.rows import window_counts
 from ..store.store import Store, StoreError
 from ..store.versions import UnreadableExperiment, Version, publication_order
 from ..wire.limits import EARLIEST, LATEST
+from ..wire.topics import experiment_topic
 from ..words.answers import capitalize
 from .rejects import Rejected, rejected_reports
 
 State = Literal["current", "expired", "withdrawn"]
-Problem = Literal["implausible", "quiet", "unsigned", "overdue"]
+Problem = Literal["implausible", "quiet", "unsigned", "waiting", "overdue"]
 
 # Growth of the reports after which a histogram is checked again, because a check costs as much as decoding.
 # A store that doubles in 1,000 commits is checked 7 times.
@@ -72,6 +74,7 @@ class ExperimentOverview:
         erased: The number of reports in windows that were erased.
         due: The next window to erase, and overdue ones.
         unsigned: Whether devices should be asked but the experiment is not signed.
+        waits: Until when its newest version waits for the log, and why, or "".
         quiet_since: The day of the last report if devices are asked but have been silent for days; without
             any report, the day on which they were asked.
         calendar: The experiment's calendar, or UTC_DAYS if this machine does not know the time zone.
@@ -97,6 +100,7 @@ class ExperimentOverview:
     erased: int = 0
     due: Due = NOTHING_DUE
     unsigned: bool = False
+    waits: str = ""
     quiet_since: datetime.date | None = None
     calendar: Calendar = UTC_DAYS
 
@@ -111,6 +115,7 @@ class ExperimentOverview:
             "implausible": self.implausible and f"{capitalize(self.implausible)}.",
             "quiet": "" if quiet is None else f"No report has arrived since {event}{day(quiet)}.",
             "unsigned": _UNSIGNED if self.unsigned else "",
+            "waiting": f"Its newest version waits {self.waits}." if self.waits else "",
             "overdue": _overdue(self.due),
         }
         return {kind: words for kind, words in sentences.items() if words}
@@ -251,6 +256,8 @@ def _overview(
         unfinished = unfinished_erasures(connection)
         clock = str(clock_fault(now, last_time(connection)) or "")
         alive_s = connection.scalar(select(schema.counting.c.alive))
+        questions = {_topic(v): v.payload for v in versions if v.published_on(minute.date())}
+        waiting = waiting_questions(connection, questions, int(now.timestamp()))
 
     def rejects_of(fleet: str) -> tuple[Rejected, ...]:
         return rejected_reports({reason: n for name, reason, n in rows if name == fleet})
@@ -260,7 +267,7 @@ def _overview(
     for v in versions:
         versions_by_fleet.setdefault(v.fleet, []).append(v)
     for name, is_keyed in sorted(keyed.items()):
-        experiments = _experiments(versions_by_fleet.get(name, []), counted, minute)
+        experiments = _experiments(versions_by_fleet.get(name, []), counted, minute, waiting)
         fleets.append(FleetOverview(name, bool(is_keyed), experiments, rejects_of(name)))
     is_checked = check or not unchecked
     counting_at = None if alive_s is None else datetime.datetime.fromtimestamp(alive_s, datetime.UTC)
@@ -306,7 +313,10 @@ def _check_plausibility(connection: Connection, version: Version, counted: _Vers
 
 
 def _experiments(
-    versions: Iterable[Version], counted: Mapping[int, _VersionCounts], at: datetime.datetime
+    versions: Iterable[Version],
+    counted: Mapping[int, _VersionCounts],
+    at: datetime.datetime,
+    waiting: Mapping[str, str],
 ) -> tuple[ExperimentOverview, ...]:
     names: dict[str, list[Version]] = {}
     versions = list(versions)
@@ -314,9 +324,14 @@ def _experiments(
     is_signed = any(v.signatures for v in versions)
     for v in versions:
         names.setdefault(v.experiment.name, []).append(v)
-    return tuple(
+    experiments = (
         _experiment(same, [counted[v.id] for v in same], at, is_signed) for _, same in sorted(names.items())
     )
+    return tuple(replace(e, waits=waiting.get(experiment_topic(e.fleet, e.name), "")) for e in experiments)
+
+
+def _topic(version: Version) -> str:
+    return experiment_topic(version.fleet, version.experiment.name)
 
 
 def _experiment(

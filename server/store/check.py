@@ -17,7 +17,9 @@ from ...device.ldp_client import ExperimentRefused
 from ..wire import topics
 from ..wire.experiments import CustomCodeRefused, parse_experiment
 from . import schema
+from .database import StoreDamaged
 from .erase import unfinished_erasures
+from .log import StoredLog
 from .number_set import NumberSet
 from .rows import Rows
 from .store import Store
@@ -72,6 +74,7 @@ def check(store: Store, advance: Callable[[float], object] = lambda _: None) -> 
         violations += _devices(connection)
         violations += _interruptions(connection)
         violations += _rewrites(connection)
+        violations += _log(store)
         notes = unfinished_erasures(connection)
         table = schema.dedupe
         devices = select(table.c.fleet, table.c.device).where(table.c.accepted > 0).distinct().subquery()
@@ -255,6 +258,13 @@ def _rewrites(connection: Connection) -> Iterator[str]:
     rows = connection.execute(select(schema.rewrite)).all()
     if not (len(rows) == 1 and all(isinstance(n, int) for n in rows[0]) and 0 <= rows[0][1] <= rows[0][0]):
         yield "the record of whether the files were rewritten after each erasure is damaged"
+
+
+def _log(store: Store) -> Iterator[str]:
+    try:
+        StoredLog(store).refresh()
+    except StoreDamaged as e:
+        yield str(e)
 
 
 def _is_time(time: object) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, func, select
 
+from ..log.change import compare
 from ..log.entry import MAX_BYTES, Entry
 from ..log.note import (
     ECDSA,
@@ -20,6 +21,7 @@ from ..log.note import (
     Signature,
     parse_signatures,
 )
+from ..log.pace import changes_of_names, due_at, waits_until
 from ..log.tree import Tree
 from . import schema
 from .database import COUNTING_LOCK, StoreDamaged, StoreError, insert_new
@@ -27,6 +29,35 @@ from .store import Store
 
 _LOCK = COUNTING_LOCK + 1  # PostgreSQL's advisory lock for adding to the log
 _entries, _checkpoints, _cosignatures = schema.log_entry, schema.log_checkpoint, schema.log_cosignature
+
+
+def waiting_questions(connection: Connection, questions: Mapping[str, bytes], now: int) -> dict[str, str]:
+    """Return why questions are not announced yet, by topic; nothing if the store has no log.
+
+    Args:
+        connection: A connection to the store.
+        questions: The JSON that devices should get, by topic.
+        now: Unix seconds.
+    """
+    if connection.scalar(select(_checkpoints.c.size).limit(1)) is None:
+        return {}
+    newest = select(func.max(_entries.c.number)).group_by(_entries.c.key)
+    query = select(_entries.c.key, _entries.c.content).where(_entries.c.number.in_(newest))
+    last = {key: Entry(key, bytes(content)).question for key, content in connection.execute(query)}
+    waiting = dict[str, str]()
+    for topic, question in questions.items():
+        if last.get(topic) == question:
+            continue
+        columns = _entries.c.content, _entries.c.at
+        rows = connection.execute(
+            select(*columns).where(_entries.c.key == topic).order_by(_entries.c.number)
+        ).all()
+        entries = [Entry(topic, bytes(content)) for content, _ in rows]
+        changes = changes_of_names(entries, [int(at) for _, at in rows]).get(topic, [])
+        change = compare(entries[changes[-1].number].question if changes else None, question)
+        due_s = due_at(change, changes)
+        waiting[topic] = waits_until(change, due_s) if now < due_s else "for `hushmote serve` to log it"
+    return waiting
 
 
 @dataclass(frozen=True, slots=True)

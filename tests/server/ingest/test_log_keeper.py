@@ -17,6 +17,7 @@ from hushmote.server.ingest.status import Status
 from hushmote.server.log.entry import experiment_entry
 from hushmote.server.log.note import ECDSA, board_keys
 from hushmote.server.log.proof import proof_topic
+from hushmote.server.overview.fleets import overview
 from hushmote.server.store import Store, StoreError
 from hushmote.server.store.backup import backup
 from hushmote.server.store.counting import ClockWrong
@@ -390,3 +391,17 @@ def test_boards_refuse_the_proof_of_another_version(home, witness):
         altered = keys.sign_experiment(SIGNING, TOPIC, NEW, 1)
         with pytest.raises(ldp_client.ExperimentRefused, match="it is not in the log"):
             ldp_log.verify(policy(witness), TOPIC, altered, serving.retained[PROOF], lambda: None)
+
+
+def test_status_says_what_waits(home, witness):
+    with Serving(home, witness) as serving:
+        serving.signed()
+        (experiment_overview,) = overview(home, serving.now()).experiments
+        assert experiment_overview.waits == ""
+        home.add_experiment("home", NEW)
+        (experiment_overview,) = overview(home, serving.now()).experiments
+        words = experiment_overview.problems()["waiting"]
+        assert words.startswith("Its newest version waits until ")
+        assert words.endswith(": witnesses allow one change a day.")
+        (experiment_overview,) = overview(home, serving.now() + 2 * DAY).experiments
+        assert experiment_overview.waits == "for `hushmote serve` to log it"

@@ -10,6 +10,7 @@ from hushmote.server.log.entry import Entry, experiment_entry
 from hushmote.server.log.note import ECDSA, ED25519, Checkpoint, SecretKey, valid_signatures
 from hushmote.server.log.tree import Tree
 from hushmote.server.store import Store
+from hushmote.server.store.check import check
 from hushmote.server.store.log import StoredLog
 
 
@@ -148,3 +149,12 @@ class TestExtend:
         log.append(LOG, lambda _: [entry(99)], 100)
         with fails("it does not continue the store's log"):
             log.extend([entry(n) for n in range(5)], self.checkpoint(5), 200)
+
+
+def test_check_reports_a_damaged_log(store):
+    log_of(store, *map(entry, range(3)))
+    assert check(store).violations == ()
+    with store.writing() as connection:
+        connection.exec_driver_sql("UPDATE log_entry SET content = x'7b7d' WHERE number = 1")
+    (violation,) = check(store).violations
+    assert "the checkpoint of size 2 is not of its entries" in violation

@@ -27,7 +27,7 @@ WIDTH = 256  # of a complete tile
 CHECKPOINT = "checkpoint"
 _MAX_FILE_BYTES = WIDTH * (2 + MAX_BYTES)
 _TIMEOUT_S = 30.0
-_TILE = re.compile(r"tile/([0-7]|entries)/((?:x[0-9]{3}/){0,3}[0-9]{3})(?:\.p/([0-9]{1,3}))?")
+_TILE = re.compile(r"tile/([0-7]|entries)/((?:x[0-9]{3}/){0,3}[0-9]{3})(?:\.p/([1-9][0-9]{0,2}))?")
 
 
 class FileMissing(NoteRefused):

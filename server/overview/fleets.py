@@ -74,10 +74,10 @@ class ExperimentOverview:
         erased: The number of reports in windows that were erased.
         due: The next window to erase, and overdue ones.
         unsigned: Whether devices should be asked but the experiment is not signed.
-        waits: Until when its newest version waits for the log, and why, or "".
         quiet_since: The day of the last report if devices are asked but have been silent for days; without
             any report, the day on which they were asked.
         calendar: The experiment's calendar, or UTC_DAYS if this machine does not know the time zone.
+        waits: Until when its newest version waits for the log, and why, or "".
     """
 
     fleet: str
@@ -100,9 +100,9 @@ class ExperimentOverview:
     erased: int = 0
     due: Due = NOTHING_DUE
     unsigned: bool = False
-    waits: str = ""
     quiet_since: datetime.date | None = None
     calendar: Calendar = UTC_DAYS
+    waits: str = ""
 
     def problems(self, day: Callable[[datetime.date], str] = str) -> dict[Problem, str]:
         """Return why it needs attention, as sentences by kind, the most serious one first.

@@ -358,7 +358,7 @@ class TestAggregatorRights:
         topics += tuple(
             f"homeassistant/{name}/hushmote_{FLEET}/alerts/config" for name in broker_config.DISCOVERED[1:]
         )
-        topics += (f"{TOPIC}/alert/event",)
+        topics += (f"{TOPIC}/alert/event", f"{TOPIC}/proof/temp")
         others = (f"homeassistant/sensor/hushmote_{FLEET}x/temp-mean/config", "homeassistant/switch/x/config")
         with (
             visit(site.port, site.board("reader")) as reader,
@@ -366,6 +366,7 @@ class TestAggregatorRights:
         ):
             reader.subscribe(f"{TOPIC}/result/+")
             reader.subscribe(f"{TOPIC}/alert/+")
+            reader.subscribe(f"{TOPIC}/proof/+")
             reader.subscribe("homeassistant/#")
             for topic in (*others, *topics):
                 aggregator.publish(topic, b"learned" * 500, retain=True)

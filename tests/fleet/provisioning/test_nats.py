@@ -322,7 +322,7 @@ class TestBoardRights:
             assert site.arrives(aggregator, board, "m7q2") == [(f"{TOPIC}/report/k3f9", b"own")]
 
     def test_forbidden_retained_messages_are_discarded(self, site: Site):
-        names = ("experiment/kept", "result/kept", "status/m7q2")
+        names = ("experiment/kept", "proof/kept", "result/kept", "status/m7q2")
         with (
             connect_client(site.folder, site.aggregator) as aggregator,
             connect_client(site.folder, site.pem("k3f9")) as board,
@@ -336,7 +336,11 @@ class TestBoardRights:
                 connect_client(site.folder, site.aggregator) as later,
             ):
                 later.subscribe(f"{TOPIC}/status/+")
-                for topic in (f"{TOPIC}/result/+", "homeassistant/sensor/hushmote_home/+/config"):
+                for topic in (
+                    f"{TOPIC}/result/+",
+                    f"{TOPIC}/proof/+",
+                    "homeassistant/sensor/hushmote_home/+/config",
+                ):
                     assert reader.subscribe(topic) == "Granted QoS 1"
                 reader.subscribe(f"{TOPIC}/experiment/+")
                 until(lambda: reader.messages, "the genuine message")
@@ -346,7 +350,7 @@ class TestBoardRights:
             aggregator.publish(f"{TOPIC}/experiment/true", b"", retain=True)
 
     def test_subscribes_only_to_experiments_and_results(self, site: Site):
-        allowed = ("experiment/+", "experiment/temp", "result/+")
+        allowed = ("experiment/+", "experiment/temp", "proof/+", "result/+")
         rejected_topics = (
             "#",
             "$SYS/#",

@@ -3,7 +3,15 @@
 import pytest
 
 from hushmote.server.log.note import NoteRefused
-from hushmote.server.log.tiles import decode_bundle, encode_bundle, files, read_entries, reader, tile_path
+from hushmote.server.log.tiles import (
+    decode_bundle,
+    encode_bundle,
+    file_of,
+    files,
+    read_entries,
+    reader,
+    tile_path,
+)
 from hushmote.server.log.tree import Tree, leaf_hash
 
 ENTRIES = [b"%d" % i * (i % 5) for i in range(70_000)]
@@ -76,3 +84,23 @@ class TestTiles:
         for data in (b"\0", b"\0\2a", b"\0\0\1"):
             with pytest.raises(NoteRefused):
                 decode_bundle(data)
+
+
+class TestFileOf:
+    def test_is_what_an_export_writes(self):
+        for size in (1, 255, 256, 257, 600, 70_000):
+            tree = tree_of(size)
+            for path, data in files(tree, ENTRIES[:size]):
+                assert file_of(path, tree, lambda start, end: ENTRIES[start:end]) == data
+
+    def test_has_the_files_of_earlier_sizes(self):
+        tree = tree_of(600)
+        for path, data in files(tree_of(300), ENTRIES[:300]):
+            assert file_of(path, tree, lambda start, end: ENTRIES[start:end]) == data
+
+    def test_has_nothing_else(self):
+        tree = tree_of(600)
+        names = "tile/entries/003 tile/entries/002.p/89 tile/0/002 tile/0/000.p/0 tile/0/000.p/01 tile/0/000.p/256"
+        others = "tile/0/x000/000 tile/0/0 tile/8/000 checkpoint ../x tile/1/000.p/3 tile/00/000"
+        for path in (*names.split(), *others.split(), "", "tile/0/000\n"):
+            assert file_of(path, tree, lambda start, end: ENTRIES[start:end]) is None, path

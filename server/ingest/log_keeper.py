@@ -58,8 +58,7 @@ class LogKeeper:
         Raises:
             StoreError: If the log is damaged, or the key is another log's.
         """
-        self.stored.refresh()
-        self.stored.check_key(self._secret)
+        self.stored.begin(self._secret, int(time.time()))
         for thread in self._threads:
             thread.start()
         end = time.monotonic() + _FIRST_ANSWER_S

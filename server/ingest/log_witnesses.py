@@ -24,7 +24,6 @@ from ..log.note import (
     parse_signatures,
     valid_signatures,
 )
-from ..log.tree import Tree
 from ..plain_text import one_line
 from ..store.database import StoreError
 from ..store.log import StoredLog
@@ -123,11 +122,9 @@ def request_signatures(stored: StoredLog, secret: SecretKey, witness: Witness, n
         WitnessFailed: If it does not sign.
         StoreError: If the store fails.
     """
-    stored.refresh()
+    stored.begin(secret, now)
     checkpoint, tree = stored.checkpoint, stored.tree
-    if checkpoint is None:
-        unsigned = Checkpoint(secret.name, 0, Tree().root())
-        checkpoint = Checkpoint(secret.name, 0, unsigned.root, secret.sign(unsigned.text))
+    assert checkpoint is not None  # ensured by begin()
     old = max((size for size in stored.cosigned if stored.cosigned_by(size, witness.keys)), default=0)
     own = Checkpoint(checkpoint.origin, checkpoint.size, checkpoint.root, secret.sign(checkpoint.text))
     for _ in range(2):

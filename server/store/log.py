@@ -96,7 +96,7 @@ class StoredLog:
 
     @property
     def checkpoint(self) -> Checkpoint | None:
-        """The newest checkpoint, with its signatures; None for an empty log."""
+        """The newest checkpoint, with its signatures; None if there is no log yet."""
         return self.checkpoints.get(self.tree.size)
 
     def refresh(self) -> None:
@@ -129,10 +129,21 @@ class StoredLog:
                 "that key"
             )
 
+    def begin(self, secret: SecretKey, now: int) -> None:
+        """Read the log, and sign the empty tree of a new one, so that witnesses can begin with it.
+
+        Raises:
+            StoreError: If the store fails, or the key is not the log's.
+        """
+        self.refresh()
+        self.check_key(secret)
+        if self.checkpoint is None:
+            self.append(secret, lambda _: (), now)
+
     def append(
         self, secret: SecretKey, choose: Callable[[StoredLog], Sequence[Entry]], now: int
     ) -> Sequence[Entry]:
-        """Add entries and sign the new tree, in one transaction.
+        """Add entries and sign the new tree, in one transaction; sign an empty tree if it is the first.
 
         Args:
             secret: The log's key.
@@ -150,7 +161,7 @@ class StoredLog:
             with self._writing() as connection:
                 self.check_key(secret)
                 entries = choose(self)
-                if entries:
+                if entries or self.checkpoint is None:
                     self._insert(connection, entries, now, secret)
             self.refresh()
         return entries
@@ -248,7 +259,8 @@ class StoredLog:
             note = Checkpoint(signer.name, tree.size, tree.root(), signer.sign(unsigned.text))
         else:
             note = signer
-        connection.execute(_entries.insert(), rows)
+        if rows:
+            connection.execute(_entries.insert(), rows)
         connection.execute(_checkpoints.insert().values(size=note.size, note=str(note)))
 
     def _read(self, connection: Connection) -> None:
@@ -276,7 +288,9 @@ class StoredLog:
         tree, found = self.tree.copy() if new else self.tree, {}
         for _, logged in new:
             tree.append(logged.entry.leaf)
-        notes = select(_checkpoints.c.note).where(_checkpoints.c.size > size).order_by(_checkpoints.c.size)
+        last_size = max(self._own, default=-1)
+        notes = select(_checkpoints.c.note).where(_checkpoints.c.size > last_size)
+        notes = notes.order_by(_checkpoints.c.size)
         for (note,) in connection.execute(notes):
             checkpoint = Checkpoint.parse(note)
             if checkpoint.size > tree.size or tree.root(checkpoint.size) != checkpoint.root:

@@ -100,7 +100,9 @@ class TestFileOf:
 
     def test_has_nothing_else(self):
         tree = tree_of(600)
-        names = "tile/entries/003 tile/entries/002.p/89 tile/0/002 tile/0/000.p/0 tile/0/000.p/01 tile/0/000.p/256"
-        others = "tile/0/x000/000 tile/0/0 tile/8/000 checkpoint ../x tile/1/000.p/3 tile/00/000"
+        names = "tile/entries/003 tile/entries/002.p/89 tile/0/002 tile/0/000.p/0 tile/0/000.p/01"
+        others = (
+            "tile/0/000.p/256 tile/0/x000/000 tile/0/0 tile/8/000 checkpoint ../x tile/1/000.p/3 tile/00/000"
+        )
         for path in (*names.split(), *others.split(), "", "tile/0/000\n"):
             assert file_of(path, tree, lambda start, end: ENTRIES[start:end]) is None, path

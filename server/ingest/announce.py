@@ -174,7 +174,7 @@ class Announcer:
         before, self._payloads = self._payloads, payloads
         if self._unsigned_versions:
             self._status.say(logging.WARNING, self._unsigned_sentence(today))
-        elif not self.experiments and (self._greeting or _count_experiments(before)):
+        elif not (self.experiments or self._waiting) and (self._greeting or _count_experiments(before)):
             self._status.say(
                 logging.WARNING,
                 "nothing is published because no fleet has a current experiment; "

@@ -288,7 +288,7 @@ class WitnessThread(threading.Thread):
         self.confirmed, self.stopped = True, False
         if self.problem:
             self.problem = ""
-            log.info("witness %s signs again", self.witness.name)
+            log.info("witness %s has signed the log", self.witness.name)
         return None
 
     def _is_signed(self) -> bool:

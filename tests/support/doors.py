@@ -17,6 +17,7 @@ from hushmote.fleet.door.limits import Rate, Rates
 from hushmote.fleet.door.publisher import ReportPublisher
 from hushmote.server.ingest.broker_url import BrokerAddress
 from hushmote.server.service.bounded_http import BoundedServer
+from hushmote.server.service.log_files import LogFiles
 
 RAW = "application/octet-stream"
 WIDE = Rates(Rate(1e6, 1_000_000), Rate(1e6, 1_000_000), Rate(1e6, 1_000_000))
@@ -105,6 +106,7 @@ def open_door(
     rates: Rates = WIDE,
     most_connections: int = 512,
     ready: bool = True,
+    log: LogFiles | None = None,
     **options: Any,
 ) -> Iterator[Opened]:
     """Run a door on a broker; ready: whether to wait until it accepts reports.
@@ -114,7 +116,7 @@ def open_door(
     patient: dict[str, Any] = {"puback_s": WAIT_S, "hung_s": WAIT_S, "quiet_s": 0.0}
     address = options.pop("address", BrokerAddress("127.0.0.1", broker.port))
     publisher = ReportPublisher(address, **patient | options)
-    door = door_application(publisher, access=access, rates=rates)
+    door = door_application(publisher, access=access, rates=rates, log=log)
     with publisher, BoundedServer("127.0.0.1", 0, door, most_connections=most_connections) as server:
         if ready:
             until(publisher.ready.is_set, "the door is ready")

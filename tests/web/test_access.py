@@ -21,6 +21,7 @@ import pytest
 from boards import ask_fleet, experiment
 from browser import TOKEN, ask, paged, token_file
 from command_line import hushmote
+from log_witness import LOG
 from refusals import fails
 from running_aggregator import WAIT_S
 from statements import KEPT
@@ -33,9 +34,11 @@ from hushmote.fleet.statement import page as statement_page
 from hushmote.fleet.statement.fleet_facts import StatementError
 from hushmote.server.budgets import policy
 from hushmote.server.errors import UsageError
+from hushmote.server.log.entry import experiment_entry
 from hushmote.server.service.http_access import is_loopback
 from hushmote.server.service.log_files import LogFiles
 from hushmote.server.service.tokens import check_token
+from hushmote.server.store.log import StoredLog
 from hushmote.server.store.number_set import NumberSet
 from hushmote.server.store.store import Store, StoreError
 from hushmote.server.wire.keys import FleetKeys
@@ -351,6 +354,21 @@ class TestPublicStatement:
         status, headers, body = ask(public_page, "/what-is-asked?statement")
         assert (status, json.loads(body)) == (200, json.loads(files[1].read_text()))
         assert headers["content-disposition"] == 'attachment; filename="hushmote-home-statement.json"'
+
+    def test_has_the_log_if_there_is_one(self, public_page, files):
+        assert ask(public_page, "/log/checkpoint")[0] == 404
+        assert b"checkpoint" not in ask(public_page, "/what-is-asked")[2]
+        with Store(files[0]) as store:
+            log = StoredLog(store)
+            log.append(LOG, lambda _: [experiment_entry("home", "room_temp", b"{}")], 100)
+        status, headers, body = ask(public_page, "/log/checkpoint")
+        assert (status, body.decode()) == (200, str(log.checkpoint))
+        assert headers["content-type"] == "text/plain; charset=utf-8"
+        assert ask(public_page, "/log/tile/entries/000.p/1")[0] == 200
+        link = '<a href="log/checkpoint">Public log of all questions</a>'
+        assert link in ask(public_page, "/what-is-asked")[2].decode()
+        assert ask(public_page, "/log/checkpoint", "POST")[0] == 401
+        assert ask(public_page, "/log")[0] == 401
 
     def test_other_paths_need_token(self, public_page):
         similar = ("/what-is-asked/", "/what-is-asked/x", "//what-is-asked", "/./what-is-asked")

@@ -10,6 +10,7 @@ from boards import experiment, payload_of, reports
 from deadlines import SHORT_S, shorten_request_timeout
 from doors import RAW, WIDE, Opened, open_door, receive_all, statuses
 from fleet_broker import visit
+from log_witness import LOG
 from lorawan import chirpstack, encoded, things_stack
 from odd_broker import Habits, OddBroker
 from running_aggregator import WAIT_S, until
@@ -19,9 +20,12 @@ from traffic import publish
 from hushmote.fleet.door import app as module
 from hushmote.fleet.door.access import LOOPBACK, Access
 from hushmote.fleet.door.limits import Rate, Rates
+from hushmote.server.log.entry import experiment_entry
 from hushmote.server.service import request_body
 from hushmote.server.service.bounded_http import BoundedServer
+from hushmote.server.service.log_files import LogFiles
 from hushmote.server.service.tokens import TokenFile, Tokens
+from hushmote.server.store.log import StoredLog
 from hushmote.simulator.broker import MosquittoBroker
 
 EXPERIMENT = experiment()
@@ -571,3 +575,15 @@ class TestMark:
         with open_door(broker, access=Access(origins=frozenset({origin}))) as door:
             answer = door.ask("GET", "/v1/open/experiment/temp", Origin=origin)
             assert "Hushmote-Door" in answer.headers["access-control-expose-headers"]
+
+
+def test_serves_a_log_if_it_has_one(broker, store):
+    log = StoredLog(store)
+    log.append(LOG, lambda _: [experiment_entry("home", "temp", b"{}")], 100)
+    with open_door(broker, log=LogFiles(store.engine.url.render_as_string())) as door:
+        assert door.ask("GET", "/log/checkpoint").text == str(log.checkpoint)
+        assert door.ask("GET", "/log/tile/entries/000.p/1").status == 200
+        assert door.ask("GET", "/log/tile/entries/001").status == 404
+        assert door.ask("POST", "/log/checkpoint", b"").status == 405
+    with open_door(broker) as door:
+        assert door.ask("GET", "/log/checkpoint").status == 404

@@ -288,7 +288,7 @@ class TestChange:
 
 
 class TestWitnesses:
-    def test_first_change_waits_for_an_answer(self, home):
+    def test_first_change_waits_for_an_answer(self, home, caplog):
         with TestWitness() as away:
             line = away.witness
         with Serving(home) as serving:
@@ -297,6 +297,7 @@ class TestWitnesses:
             with serving.keeper:
                 serving.turn()
                 assert TOPIC not in serving.retained
+                assert "no fleet has a current experiment" not in caplog.text
                 assert serving.keeper.waiting[TOPIC].endswith("waits until witness w1.example has answered")
                 assert "cannot be reached" in serving.keeper.warnings[0]
                 home.withdraw_experiment("home", "temp")

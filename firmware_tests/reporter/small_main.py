@@ -1,7 +1,8 @@
 """The application, compiled, on a board's 64 KiB: a first wake-up that fetches and verifies, and later ones.
 
-Arguments: a folder for the flash, in which settings.json and the ledger are, and the number of wake-ups. An
-RP2040 goes on after its sleep; an ESP32 starts anew, so its next wake-up is another run with the same flash.
+Arguments: a folder for the flash, in which settings.json and the ledger are, the number of wake-ups, and
+"log" if the policy's log is in log.json. An RP2040 goes on after its sleep; an ESP32 starts anew, so its next
+wake-up is another run with the same flash.
 Run with -X heapsize=64k -m small_main and all .mpy files, also this one's, in MICROPYPATH; prints one line of
 JSON.
 """
@@ -22,6 +23,9 @@ def run():
     gc.collect()
     imported = gc.mem_alloc() - before
     flash, wake_ups = sys.argv[1:3]
+    if sys.argv[3:]:
+        with open(flash + "/log.json") as f:
+            main.POLICY["log"] = json.load(f)
     main.SETTINGS = flash + "/settings.json"
     main.LEDGER = flash + "/ldp"
     main.EXPERIMENTS = flash + "/experiments"

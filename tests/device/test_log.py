@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import random_proofs
 import reference_board as ref
@@ -14,6 +15,7 @@ import reference_log
 from enumeration import memory
 from experiments import experiment_json
 from micropython import ROOT, _find, load
+from write_log import power_cuts, record
 
 from hushmote.device import consent, ldp_client, ldp_p256, preview, reporter_status
 from hushmote.device.kept_experiments import KeptExperiments
@@ -353,6 +355,69 @@ class TestKept:
         receive(kept, ("room_temp/proof", proof(signed(5))), ("room_temp", signed(5)))
         assert leaf(kept) == 17
         assert kept.fault is not None
+
+
+CUT_STEPS = """
+import os, sys
+sys.path[:0] = [{here!r}]
+import test_log as t
+from write_log import ACKNOWLEDGED
+folder = {folder!r}
+acknowledged = os.open(folder + "/" + ACKNOWLEDGED, os.O_WRONLY | os.O_CREAT)
+kept = t.start(t.Path(folder), ask="each")
+for number, (name, payload) in enumerate(t.CUT_MESSAGES, 1):
+    kept.agree("room_temp") if name == "agree" else t.receive(kept, (name, payload))
+    os.pwrite(acknowledged, str(number).encode(), 0)
+"""
+CUT_MESSAGES = [
+    ("room_temp", signed(5)),
+    ("room_temp/proof", proof(signed(5))),
+    ("agree", b""),
+    ("room_temp", signed(6, epsilon=2_000_000)),
+    ("room_temp/proof", proof(signed(6, epsilon=2_000_000), 20)),
+    ("agree", b""),
+    ("room_temp", withdrawn(7)),
+]
+# The index in force, epsilon of the question that waits for consent, and lowest serial after each message.
+CUT_STATES = [
+    (None, None, 0),
+    (None, None, 0),
+    (None, 1_000_000, 0),
+    (17, None, 5),
+    (17, None, 5),
+    (17, 2_000_000, 5),
+    (20, None, 6),
+    (None, None, 7),
+]
+
+
+class TestPowerCuts:
+    def test_keep_old_or_new_state_at_every_operation(self, tmp_path: Path):
+        folder = tmp_path / "experiments"
+        folder.mkdir()
+        code = CUT_STEPS.format(here=str(Path(__file__).parent), folder=str(folder))
+        recording = record(folder, "-c", code)
+        seen: set[int] = set()
+        cuts = tmp_path / "cut"
+        for cut in power_cuts(recording, np.random.default_rng(5), draws=2, more=1.0):
+            shutil.rmtree(cuts, ignore_errors=True)
+            cuts.mkdir()
+            for name, data in cut.files.items():
+                (cuts / name).write_bytes(data)
+            kept = start(cuts, ask="each")
+            waiting = [json.loads(data.partition(b"\0")[0])["epsilon"] for data in kept.asking.values()]
+            state = (leaf(kept), waiting[0] if waiting else None, kept._client.serials.get("room_temp", 0))
+            at = int(cut.acknowledged or 0)
+            allowed = CUT_STATES[at : at + 2]
+            # A question is removed from flash before its experiment is stored, and a consent before the
+            # experiment is withdrawn, so that it may be asked again.
+            allowed += [(index, None, serial) for index, _, serial in allowed]
+            allowed += [(None, {17: 1_000_000, 20: 2_000_000}.get(index or 0), n) for index, _, n in allowed]
+            assert state in allowed, str(cut)
+            seen.add(at)
+            receive(kept, *CUT_MESSAGES[-1:])
+            assert (leaf(kept), kept.asking) == (None, {})
+        assert seen == set(range(len(CUT_STATES)))
 
 
 class TestAskEach:

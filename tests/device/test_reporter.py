@@ -20,6 +20,8 @@ from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
+import reference_board as ref
+import reference_log
 from certificates import Authority
 from enumeration import memory
 from experiments import number_json
@@ -60,6 +62,9 @@ POLICY = {
     "rules": ("sum", "count"),
     "experiments": ("room_temp", "door_open"),
 }
+SIGNING = bytes(31) + b"\x05"
+LOG_KEYS = (0x1101, 0x2202, 0x3303)
+LOG = {"origin": "example.org/questions", "keys": [ref.public_key(key).hex() for key in LOG_KEYS], "need": 2}
 HANGS_MS = 60_000  # a board that takes longer is considered hung
 # In tests that silence the broker, a response is overdue after a second; see Board.silence().
 FAST = {"delay_s": 0, "spread_s": 1, "timeout_s": 60, "backoff_s": 1, "backoff_max_s": 1, "settle_s": 1}
@@ -68,6 +73,11 @@ FAST = {"delay_s": 0, "spread_s": 1, "timeout_s": 60, "backoff_s": 1, "backoff_m
 def experiment(name: str = "room_temp", epsilon: int = 1_000_000) -> bytes:
     budget = {"rule": "sum", "cap": 30_000_000}
     return number_json(8, name=name, high=40_000, epsilon=epsilon, budget=budget, window="all")
+
+
+_TOPIC = topics.experiment_topic(FLEET, "room_temp")
+LOGGED = keys.sign_experiment(SIGNING, _TOPIC, experiment(epsilon=500_000), 1)
+PROOF = reference_log.proof_of(str(LOG["origin"]), LOG_KEYS, (0, 1, 2), _TOPIC, LOGGED, 17, 1000)
 
 
 @pytest.fixture(scope="module")
@@ -116,9 +126,9 @@ class Watcher:
         else:
             self.statuses.append(message.payload)
 
-    def publish(self, name: str, payload: bytes) -> None:
+    def publish(self, name: str, payload: bytes, kind: str = "experiment") -> None:
         until(self._client.is_connected, "the watcher reconnects to the restarted broker")
-        topic = self._prefix + topics.experiment_topic(FLEET, name)
+        topic = f"{self._prefix}hushmote/v1/{FLEET}/{kind}/{name}"
         info = self._client.publish(topic, payload, 1, True)
         info.wait_for_publish(WAIT_S)
         assert info.is_published()
@@ -1478,6 +1488,38 @@ class TestSmallHeap:
         assert len(set(watcher.reports)) == 30
         assert answer["grown"] <= 256  # bytes, between the first and the last round
 
+    def test_application_with_log_runs_in_88_kib(
+        self,
+        runtime: tuple[str, ...],
+        umqtt: Path,
+        mosquitto: MosquittoBroker,
+        watcher: Watcher,
+        tmp_path: Path,
+    ) -> None:
+        watcher.publish("room_temp", LOGGED)
+        watcher.publish("room_temp", PROOF, "proof")
+        (tmp_path / "modules").mkdir()
+        logged = ("ldp_log", "ldp_log_client", "ldp_log_policy")
+        modules = compiled(tmp_path / "modules", umqtt, *MODULES, *logged)
+        settings = {"fleet": FLEET, "device_id": "k3f9x1", "wifi_ssid": "home", "mqtt_host": "127.0.0.1"}
+        settings |= {"mqtt_port": mosquitto.port, "key": "00" * 32}
+        settings["announce_key"] = keys.public_key_bytes(SIGNING).hex()
+        # Its names need a sixth pool, and so 4 KiB in one piece, when much of the heap is in use.
+        for kib in (86, 87):
+            flash = modules / "flash"
+            flash.mkdir()
+            (flash / "settings.json").write_text(json.dumps(settings))
+            (flash / "log.json").write_text(json.dumps(LOG))
+            ldp_client.provision(str(flash / "ldp"), consent=True)
+            for wake_ups, reports in ((12, 12), (1, 13)):
+                lines = in_a_small_heap(
+                    runtime, modules, "-m", "small_main", "flash", wake_ups, "log", kib=kib
+                ).splitlines()
+                answer = json.loads(lines[-1])
+                assert (answer["sent"], answer["reports"]) == (wake_ups, reports)
+                assert answer["grown"] <= 256
+            shutil.rmtree(flash)
+
     def test_application_runs_in_64_kib(
         self,
         runtime: tuple[str, ...],
@@ -1512,6 +1554,76 @@ class TestSmallHeap:
                 assert answer["imported"] < 43 * 1024, answer
             assert (flash / "experiments" / "room_temp").exists()
             shutil.rmtree(flash)
+
+
+class TestLog:
+    """A policy with "log": an experiment is taken once its proof has arrived."""
+
+    MISSING = "its proof from the log is missing"
+    SETTINGS: dict[str, Any] = {  # noqa: RUF012 - never changed
+        "policy": POLICY | {"log": LOG},
+        "announce_key": list(keys.public_key_bytes(SIGNING)),
+    }
+
+    @every_kind
+    def test_takes_experiment_once_proof_arrives(
+        self, mosquitto: MosquittoBroker, watcher: Watcher, start_any: Any
+    ) -> None:
+        watcher.publish("room_temp", LOGGED)
+        board = start_any(mosquitto.port, **self.SETTINGS)
+        board.reach("refused", {"room_temp": self.MISSING})
+        board.reach("connected", True)
+        until(lambda: b"online refused:room_temp" in watcher.statuses, "the status")
+        assert f"; room_temp refused: {self.MISSING}" in board.ask("status")
+        assert board.ask("check_count") == 0
+        for data in (bytes(9), bytes(1601), PROOF + bytes(3000), PROOF[:-1]):
+            watcher.publish("room_temp", data, "proof")
+            board.reach("refused", {"room_temp": "its proof is malformed"})
+        watcher.publish("room_temp", PROOF, "proof")
+        board.reach("state", "reporting")
+        assert board.ask("refused") == {}
+        assert "; room_temp is entry 17 of the log" in board.ask("status")
+        checks = board.ask("check_count")
+        assert board.ask("report", "room_temp", 20) is not None
+        board.reach("pending", 0)
+        board.ask("close")  # after a connect, the broker repeats both messages
+        board.reach("connects", 2)
+        assert board.ask("report", "room_temp", 20) is not None
+        board.reach("pending", 0)
+        watcher.publish("room_temp", b"", "proof")
+        watcher.publish("door_open", b"x", "proof")
+        board.ask("poll", 300)
+        assert board.ask("state") == "reporting"
+        assert board.ask("check_count") == checks
+
+    @every_kind
+    def test_flush_takes_both_messages(
+        self, mosquitto: MosquittoBroker, watcher: Watcher, start_any: Any
+    ) -> None:
+        watcher.publish("room_temp", PROOF, "proof")
+        watcher.publish("room_temp", LOGGED)
+        board = start_any(mosquitto.port, **self.SETTINGS)
+        if board.waits:
+            assert board.ask("flush", 20_000, {"room_temp": 20})[0]
+        board.reach("state", "reporting")
+
+    @every_kind
+    def test_shows_forbidden_topic_of_proof(self, start_any: Any) -> None:
+        def answers(kind: int, body: bytes) -> bytes:
+            answer = polite(kind, body)
+            if kind == SUBSCRIBE and b"/proof/room_temp" in body:
+                return answer[:-1] + b"\x80"
+            if kind == SUBSCRIBE and b"/experiment/room_temp" in body:
+                answer += message("room_temp", LOGGED)
+            return answer
+
+        broker = ScriptedBroker(answers)
+        board = start_any(broker.port, **self.SETTINGS)
+        forbidden = "the broker forbids the subscription"
+        board.reach("refused", {"room_temp": self.MISSING, "room_temp/proof": forbidden})
+        assert f"; room_temp/proof refused: {forbidden}" in board.ask("status")
+        board.reach("connected", True)
+        broker.close()
 
 
 class TestDelays:

@@ -75,8 +75,9 @@ def check_mechanism_command(
     """
     board_policy = None if policy_file is None else policy.read(policy_file)
     extra_fields = {} if board_policy is None else {"policy": plain(board_policy)}
-    if board_policy is not None and board_policy.consent_from == "network" and not as_json:
-        show.out.print(policy.NETWORK_START_NOTE)
+    if board_policy is not None and not as_json:
+        for note in policy.notes(board_policy):
+            show.out.print(note)
     if port is not None:
         if not 0.5 <= confidence < 1:
             raise AuditError(f"confidence must be at least 0.5 and below 1, not {confidence:g}")

@@ -239,7 +239,8 @@ def policy_command(
     if as_json:
         reports = {nats(e): n for e, n in policy.examples(board_policy).items()}
         summary = {"guarantee": plain_guarantee(guarantee), "answer": _belief(guarantee)}
-        print_json({"policy": plain(board_policy), **summary, "reports": reports})
+        fields = {name: value for name, value in plain(board_policy).items() if value is not None}
+        print_json({"policy": fields, **summary, "reports": reports})
         return
     typer.echo(statement, nl=False)
     if write is not None:

@@ -116,8 +116,8 @@ def _show(ledger: FleetLedger, lines: list[Remaining]) -> None:
 
 def _notes(ledger: FleetLedger, lines: list[Remaining]) -> Iterator[str]:
     yield from words.notes(ledger.policy, len(lines))
-    if ledger.policy is not None and ledger.policy.consent_from == "network":
-        yield policy.NETWORK_START_NOTE
+    if ledger.policy is not None:
+        yield from policy.notes(ledger.policy)
     silent_devices = [device for device, profile in ledger.devices.items() if not any(profile)]
     if silent_devices:
         yield f"devices that have never reported: {', '.join(silent_devices)}"

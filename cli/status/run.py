@@ -128,8 +128,8 @@ def run(
         _print("rejected", ("fleet", "reason", "reports"), 2, counts)
     if boards is not None:
         _show_boards(boards)
-    if board_policy is not None and board_policy.consent_from == "network":
-        show.out.print(policy.NETWORK_START_NOTE)
+    for note in policy.notes(board_policy) if board_policy is not None else ():
+        show.out.print(note)
     show.out.print(conclusion(snapshot))
     assert snapshot.overview is not None
     failures = (_failure(*name, words) for name, words in snapshot.errors.items())

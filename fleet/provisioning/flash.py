@@ -22,8 +22,11 @@ from .extra_modules import further_files
 from .settings import DeviceSettings
 from .usb import LEDGER, Board, FlashError, UsbLink, check_board, compile_mpy, probe
 
-OPTIONAL = ("async_reporter", "export", "health")
-"""The modules that a board gets only if its application imports them, because they need memory."""
+LOG = ("ldp_log", "ldp_log_client", "ldp_log_policy")
+"""The modules that a board gets only if its policy has "log"."""
+
+OPTIONAL = ("async_reporter", "export", "health", *LOG)
+"""The modules that a board gets only if its application needs them, because they need memory."""
 
 MODULES = ("ldp_client", "ldp_p256", "consent", "preview", "gap", "kept_experiments", "reporter_base")
 MODULES += ("mqtt_reporter", "settings", "station", "memory", "reporter_status", *OPTIONAL)
@@ -32,6 +35,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "device" / "main.py"
 """A board's default application."""
 
 _STAGE = "/hushmote.new"
+_HAS_LOG = re.compile(rb"""["']log["']|\blog *=""")  # in a policy; other uses cost the board a few kilobytes
 
 _CLEAN = """
 import os
@@ -301,13 +305,15 @@ def check_ledger(board: Board, settings: DeviceSettings, provision_again: bool) 
 
 def sources(application: bytes, further: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the source by module name for a board's /lib, except umqtt; raise FlashError."""
-    modules = [m for m in MODULES if m not in OPTIONAL or is_imported(m, application)]
+    modules = [m for m in MODULES if m not in OPTIONAL or is_needed(m, application)]
     return {m: _read(EXAMPLE.with_name(f"{m}.py")) for m in modules} | dict(further)
 
 
-def is_imported(module: str, application: bytes) -> bool:
-    """Return whether an application's source imports a module."""
+def is_needed(module: str, application: bytes) -> bool:
+    """Return whether an application's source imports a module, or its policy has a log that needs it."""
     name = module.encode()
+    if module in LOG and _HAS_LOG.search(application):
+        return True
     return re.search(rb"\b(?:import|from) +%b\b|[\"']%b[\"']" % (name, name), application) is not None
 
 

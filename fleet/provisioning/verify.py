@@ -17,7 +17,7 @@ from ...server.log.copy import read_copy
 from ...server.log.note import PublicKey
 from ...server.log.tiles import reader
 from ...server.wire import board_files
-from .flash import OPTIONAL, Load, is_imported
+from .flash import OPTIONAL, Load, is_needed
 from .release_files import release_files
 from .usb import GARBLED, LEDGER, OLDEST_FIRMWARE, FlashError, NoAnswer, UsbLink, compile_mpy
 
@@ -276,7 +276,7 @@ def verify_board(
         not_compared["/boot.py"] = "comments"
     same = {path for path, digest in _hashes(code).items() if expected.get(path) == digest}
     application = own.get("/main.py", code.get("/main.py", b""))
-    required = {m for m in _modules(expected) if m not in _optional() or is_imported(m, application)}
+    required = {m for m in _modules(expected) if m not in _optional() or is_needed(m, application)}
     required |= {*further, *([_UMQTT] if board.has_network else ())}
     suffix = ".py" if "/lib/ldp_client.py" in code else ".mpy"
     missing = {f"/lib/{m}{suffix}" for m in required - board.frozen - _modules(code)} | {"/main.py"} - set(

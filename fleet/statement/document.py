@@ -37,9 +37,14 @@ def label(facts: FleetFacts, *, public: bool) -> dict[str, list[Paragraph]]:
     phrases = [words.question(q.name, q.purpose, q.version.experiment, q.version.unit, q.most) for q in named]
     times = _group_by(((q.version.expires, q.is_asked, q.keep), q) for q in facts.questions)
     open_groups = _group_by((q.version.experiment.group, q) for q in named if q.version.experiment.group)
-    consent = facts.consent
+    consent, log = facts.consent, facts.policy.log
+    alike = [] if log is None else [words.alike(log.origin, log.witnesses, log.need)]
     return {
-        words.ASKED: [*([phrase] for phrase in phrases), [Phrase.of("hidden")]],
+        words.ASKED: [
+            *([phrase] for phrase in phrases),
+            *([phrase] for phrase in alike),
+            [Phrase.of("hidden")],
+        ],
         words.WHO: [words.who(facts.owners, facts.hosts), [Phrase.of("seen")]],
         words.LEARN: [
             *([words.open_group(_names(each), group)] for group, each in open_groups),

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from ...device import ldp_client
-from ...server.budgets.policy import NETWORK_START_NOTE
+from ...server.budgets.policy import NETWORK_START_NOTE, notes
 from ...server.epsilon import MICRO, nats
 from ...server.wire.report import TAG_BYTES
 from ...server.words.numbers import counted
@@ -58,6 +58,7 @@ def fleet_values(facts: FleetFacts) -> dict[str, str]:
         "test_runs": "\n".join(run.words for run in facts.evidence.tests) or _NO_TESTS,
         **_KEYED[facts.keyed],
         **_NOTIFICATION[facts.consent.each],
+        **_log_values(facts),
     }
 
 
@@ -71,6 +72,14 @@ _STATUS_BYTES = 400
 """The longest status message that docs/wire-format.md allows."""
 _NO_TESTS = "[For the maker: the results of the tests, with --tests: date, commit and number of tests]"
 _MOSQUITTO = "tests/fleet/provisioning/test_mosquitto.py::TestAdmission::"
+
+
+def _log_values(facts: FleetFacts) -> dict[str, str]:
+    """Return who may ask under a policy with a log, in place of the keyed fleet's words."""
+    policy = facts.policy
+    if policy.log is None:
+        return {}
+    return {"who_asks": f"{_KEYED[facts.keyed]['who_asks']} {notes(policy)[-1]}"}
 
 
 def _micropython(facts: FleetFacts) -> str:

@@ -8,11 +8,11 @@ import ast
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from ...device import ldp_client
+from ...device import ldp_client, ldp_log_policy
 from ..accounting import Filter, Guarantee, History, ZcdpFilter
 from ..epsilon import MICRO, check_epsilon
 from ..errors import HushmoteError, os_reason
@@ -37,6 +37,26 @@ class PolicyError(HushmoteError):
 
 
 @dataclass(frozen=True)
+class PolicyLog:
+    """The public log that must have every experiment, and the witnesses that must have signed its state.
+
+    Attributes:
+        origin: The log's name.
+        keys: P-256 keys as 128 hex digits, first the log's and then each witness's.
+        need: The number of witnesses that a device needs.
+    """
+
+    origin: str
+    keys: tuple[str, ...]
+    need: int
+
+    @property
+    def witnesses(self) -> tuple[str, ...]:
+        """The witnesses' names: the first 8 digits of their keys."""
+        return tuple(key[:8] for key in self.keys[1:])
+
+
+@dataclass(frozen=True)
 class Policy:
     """The policy of an `ldp_client.Client`.
 
@@ -51,6 +71,7 @@ class Policy:
         groups: The groups whose values the device may send unprotected.
         consent_from: "network" if network messages may start a board, "board" if only someone at the board
             can.
+        log: The public log that must have every experiment, or None.
 
     Raises:
         PolicyError: If a device would not accept it, or could never report under it.
@@ -64,9 +85,12 @@ class Policy:
     groups: tuple[str, ...] = ()
     ask: str = "once"
     consent_from: str = "board"
+    log: PolicyLog | None = None
 
     def __post_init__(self) -> None:
         _check(self)
+        if self.log is not None:
+            _check_log(self.log)
 
     def remaining_reports(self, epsilon: int, total: int = 0, squares: int = 0) -> int:
         """Return the number of remaining reports, all with the same ε.
@@ -108,6 +132,13 @@ def _check(policy: Policy) -> None:
                 )
     if not len(set(policy.experiments)) == len(policy.experiments) <= _MAX_EXPERIMENTS:
         raise PolicyError(f"policy: experiments must list at most {_MAX_EXPERIMENTS} names, each only once")
+
+
+def _check_log(log: PolicyLog) -> None:
+    try:  # whether there is an announce key is in the board's settings
+        ldp_log_policy.check(asdict(log), announce_key=b"")
+    except ldp_client.SettingsError as e:
+        raise PolicyError(str(e)) from None
 
 
 def policy_for(
@@ -239,10 +270,13 @@ def read(path: Path) -> Policy:
     try:
         values = _plain_fields(path, text)
         values |= {key: tuple(x) for key, x in values.items() if isinstance(x, list)}
+        if values.get("log") is not None:
+            log = {**values["log"]}
+            values["log"] = PolicyLog(**log | {"keys": tuple(log["keys"])})
         return Policy(**values)
     except PolicyError as e:
         raise PolicyError(f"{path}: {e}") from None
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, KeyError):
         names = ", ".join(field.name for field in fields(Policy))
         raise PolicyError(f"{path}: {_NAME} must contain only plain values for {names}") from None
 
@@ -352,7 +386,19 @@ def _assignments(text: str, name: str) -> list[ast.Assign]:
     ]
 
 
-def _python_literal(value: int | str | tuple[str, ...]) -> str:
+def notes(policy: Policy) -> list[str]:
+    """Return sentences on what a policy lets the network do, and on what it requires of each experiment."""
+    lines = [NETWORK_START_NOTE] if policy.consent_from == "network" else []
+    if policy.log is not None:
+        words = ldp_log_policy.words(asdict(policy.log))
+        lines.append(f"Each experiment is in the log {policy.log.origin}: {words}.")
+    return lines
+
+
+def _python_literal(value: int | str | tuple[str, ...] | PolicyLog) -> str:
+    if isinstance(value, PolicyLog):
+        inside = ", ".join(f'"{name}": {_python_literal(part)}' for name, part in vars(value).items())
+        return f"{{{inside}}}"
     if isinstance(value, int):
         return f"{value:_}"
     if isinstance(value, str):

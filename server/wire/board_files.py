@@ -11,7 +11,7 @@ from .experiments import log_edges
 DEVICE = Path(ldp_client.__file__).parent
 """The folder with the board files."""
 
-_CORE = ("ldp_client", "ldp_p256")
+_CORE = ("ldp_client", "ldp_p256", "ldp_log", "ldp_log_client", "ldp_log_policy")
 _IMPORT = re.compile(rb"^\s*(?:from \. )?import (ldp_[a-z0-9_]+)", re.MULTILINE)
 
 

@@ -166,6 +166,11 @@ def question(name: str, purpose: str | Phrase, experiment: Experiment, unit: str
     return _of("question_open", question=phrase, group=experiment.group, values=groups)
 
 
+def alike(origin: str, witnesses: Sequence[str], need: int) -> Phrase:
+    """Say that every device is asked the same, because witnesses check the log of the questions."""
+    return _of("alike", origin=origin, witnesses=tuple(witnesses), need=need)
+
+
 def who(owners: tuple[str | Phrase, ...], hosts: Sequence[str]) -> list[Phrase]:
     """Say who asks and, if known, how the reports travel."""
     travel = [_of("travel", hosts=tuple(hosts))] if hosts else []

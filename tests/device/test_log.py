@@ -106,7 +106,7 @@ class TestPolicy:
     @pytest.mark.parametrize(
         ("log", "words"),
         [
-            (None, "must have origin, keys"),
+            ({}, "must have origin, keys"),
             ("example.org", "must have origin, keys"),
             ({**LOG, "witnesses": 2}, "must have origin, keys"),
             ({"origin": ORIGIN, "keys": LOG["keys"]}, "must have origin, keys"),
@@ -137,6 +137,9 @@ class TestPolicy:
     def test_requires_an_announce_key(self):
         with pytest.raises(SettingsError, match=r"^policy: log requires announce_key"):
             Client(POLICY, memory(), "b", fleet=FLEET)
+
+    def test_none_is_a_policy_without_log(self):
+        assert Client(POLICY | {"log": None}, memory(), "b", fleet=FLEET).log is None
 
     def test_accepts_two_to_eight_keys(self):
         for count in (2, 8):

@@ -76,7 +76,7 @@ def check_guarantee(path: list[int], total: float, delta: float) -> None:
 # --- Written and read ------------------------------------------------------------------------------------
 
 
-DEFAULTS = {"groups": (), "ask": "once", "consent_from": "board"}
+DEFAULTS = {"groups": (), "ask": "once", "consent_from": "board", "log": None}
 
 
 class TestCommand:
@@ -154,6 +154,36 @@ class TestFile:
             replace(expected, ask="never")
         with pytest.raises(policy.PolicyError, match=r"^policy: consent_from must be board or network$"):
             replace(expected, consent_from="server")
+
+    LOG = policy.PolicyLog("example.org/questions", tuple(c * 128 for c in "abc"), 2)
+
+    def test_round_trips_log(self, tmp_path):
+        expected = replace(policy.policy_for(8, 1e-6, ("room_temp",)), log=self.LOG)
+        text = policy.policy_statement(expected)
+        (tmp_path / "p.py").write_text(text, encoding="utf-8")
+        (tmp_path / "p.json").write_text(json.dumps(asdict(expected)))
+        assert policy.read(tmp_path / "p.py") == policy.read(tmp_path / "p.json") == expected
+        values = ast.literal_eval(text.partition("=")[2].strip())
+        assert Client(values, MemoryStorage(), "b", None, bytes(64), "home").log is not None
+        assert policy.notes(expected) == [
+            "Each experiment is in the log example.org/questions: asked of every device alike, checked by "
+            "bbbbbbbb and cccccccc."
+        ]
+
+    @pytest.mark.parametrize(
+        ("log", "text"),
+        [
+            ({"origin": "a b"}, "policy: log's origin must be"),
+            ({"keys": ["aa" * 64] * 2}, "policy: log's keys must be 2 to 8 different keys"),
+            ({"need": 3}, "policy: log's need must be an integer from 1 to 2"),
+            ({"needs": 1}, "must contain only plain values"),
+        ],
+    )
+    def test_rejects_wrong_log_in_one_line(self, tmp_path, log, text):
+        fields = asdict(policy.policy_for(8, 1e-6, ("room_temp",))) | {"log": asdict(self.LOG) | log}
+        (tmp_path / "p.json").write_text(json.dumps(fields))
+        with pytest.raises(policy.PolicyError, match=f"^[^\n]*{text}[^\n]*$"):
+            policy.read(tmp_path / "p.json")
 
     def test_example_firmware_matches_its_comment(self):
         device_policy = policy.read(Path(main.__file__))

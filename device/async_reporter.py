@@ -28,9 +28,7 @@ left_ms, ticks_add, ticks_ms = base.left_ms, base.ticks_add, base.ticks_ms
 
 _SLICE_MS = const(500)  # how often to check for reports if nothing arrives
 _CONNECT_SLICE_S = 0.02  # how often to check whether the connection is open
-_MAX_BODY_BYTES = const(
-    1800
-)  # fits an experiment or a proof with its topic; skip the rest of a longer packet
+_MAX_BODY_BYTES = const(1800)  # fits a proof or an experiment with its topic; the rest is skipped
 
 _STATUS = const(0)  # indices of BaseReporter.failures, and the numbers that count
 _WILL = const(1)
@@ -116,6 +114,9 @@ class _Packets:
 
 class AsyncReporter(base.BaseReporter):
     """A board's connection to the broker, for asyncio.
+
+    Without `log` in the policy, at most one signature is verified at a time. A proof has several, and an
+    RP2040 needs more than a second for each: set client.log.feed to feed its watchdog between them.
 
     Args:
         client: See BaseReporter.

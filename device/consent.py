@@ -266,9 +266,7 @@ def load(experiments, names):
             if file[-4:] == _ASKING_FILE and experiments._client.log:
                 try:
                     data = experiments._client.log.load(name, data)
-                except (
-                    ldp_client.ExperimentRefused
-                ):  # of another log: the broker sends it again with its proof
+                except ldp_client.ExperimentRefused:  # of another log: the broker sends it again
                     continue
             table[name] = data
 

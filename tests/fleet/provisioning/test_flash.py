@@ -412,6 +412,13 @@ class TestFlash:
             wanted = flash_module._files_for(board, settings, flash_module.Load(main=main), {})
             assert (f"/lib/{module}.mpy" in [f.path for f in wanted]) is comes
 
+    def test_copies_log_modules_only_if_policy_has_log(self):
+        application = flash_module.EXAMPLE.read_bytes()
+        assert not set(flash_module.LOG) & set(flash_module.sources(application, {}))
+        for log in (b'POLICY["log"] = LOG', b"POLICY = dict(POLICY, log=LOG)", b'"log": {"origin": "a"}'):
+            modules = flash_module.sources(application + b"\n" + log, {})
+            assert set(flash_module.LOG) <= set(modules)
+
     def test_blank_board_sends_verifiable_reports(self, bench: Bench):
         budget = {"rule": "sum", "cap": 2_000_000}
         payload = number_json(4, name="room_temp", high=40_000, budget=budget, window="all")

@@ -243,6 +243,28 @@ class TestHowToAgree:
         assert "Each question needs a separate yes, and another if it changes or reveals more." in network
 
 
+class TestLog:
+    """The label says who checks that every device is asked alike."""
+
+    LOG = policy.PolicyLog("example.org/questions", tuple(c * 128 for c in "abc"), 2)
+
+    def test_label_names_log_and_witnesses(self, store: Store, tmp_path: Path):
+        ask(store)
+        path = firmware(tmp_path)
+        words_of_log = (
+            "asked of every device alike: it is in the public log example.org/questions, checked by"
+        )
+        assert words_of_log not in str(statement(store, tmp_path))
+        logged = dataclasses.replace(policy.read(path), log=self.LOG)
+        path.write_text(policy.replace_policy(path.read_text(), policy.policy_statement(logged)))
+        facts = fleet_facts.read(store, "home", None, path, AT)
+        for public in (False, True):
+            label = document.document(facts, public=public)["label"]
+            assert f"{words_of_log} at least 2 of these witnesses: bbbbbbbb, cccccccc." in str(label)
+        assert "checked by bbbbbbbb and cccccccc." in str(document.document(facts)["chapters"])
+        assert {file.path for file in facts.files} >= {f"/lib/{module}" for module in flash.LOG}
+
+
 class TestErasing:
     """The label names a contact and the place where the device shows its id."""
 

@@ -3,7 +3,7 @@
 ldp_log.py describes the policy's "log", and checks proofs. Boards import this file only if they need it.
 """
 
-# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 
 import hashlib
 

@@ -1,6 +1,7 @@
 """A reporter's status line, its errors, and its default folder. Imported only while it is needed."""
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
+# pyright: reportOptionalOperand=false
 
 import errno
 

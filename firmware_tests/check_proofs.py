@@ -8,8 +8,8 @@ import binascii
 import sys
 
 import check_vectors
-import ldp_client
-import ldp_log
+import ldp_client  # pyright: ignore[reportMissingImports]
+import ldp_log  # pyright: ignore[reportMissingImports]
 
 TEXTS = (
     "its proof from the log is missing",

@@ -271,8 +271,9 @@ def read(path: Path) -> Policy:
         values = _plain_fields(path, text)
         values |= {key: tuple(x) for key, x in values.items() if isinstance(x, list)}
         if values.get("log") is not None:
-            log = {**values["log"]}
-            values["log"] = PolicyLog(**log | {"keys": tuple(log["keys"])})
+            log: Any = dict(values["log"])
+            log["keys"] = tuple(log["keys"])
+            values["log"] = PolicyLog(**log)
         return Policy(**values)
     except PolicyError as e:
         raise PolicyError(f"{path}: {e}") from None

@@ -152,7 +152,7 @@ class TestEnroll:
     def client(self) -> Client:
         return start(None)._client
 
-    def test_takes_only_what_the_log_has(self, client: Client):
+    def test_takes_only_what_the_log_has(self, client: Any):
         payload = signed(5)
         for data, why in (
             (None, MISSING),
@@ -175,24 +175,24 @@ class TestEnroll:
         assert client.enroll(payload).leaf == 17
         assert client.report("room_temp", True) is not None
 
-    def test_verified_payload_still_needs_proof(self, client: Client):
+    def test_verified_payload_still_needs_proof(self, client: Any):
         with pytest.raises(ExperimentRefused, match=MISSING):
             client.enroll(signed(5), verified=True)
 
-    def test_proof_does_not_replace_signature(self, client: Client):
+    def test_proof_does_not_replace_signature(self, client: Any):
         forged = signed(5)[:-64] + bytes(64)
         client.log.proofs["room_temp"] = proof(forged)
         with pytest.raises(ExperimentRefused, match="signature is missing or wrong"):
             client.enroll(forged)
 
-    def test_older_version_costs_no_verification(self, client: Client, verified: list[bytes]):
+    def test_older_version_costs_no_verification(self, client: Any, verified: list[bytes]):
         client.serials["room_temp"] = 6
         client.log.proofs["room_temp"] = proof(signed(5))
         with pytest.raises(ExperimentRefused, match="newer"):
             client.enroll(signed(5))
         assert verified == []
 
-    def test_feeds_watchdog_before_each_signature(self, client: Client, verified: list[bytes]):
+    def test_feeds_watchdog_before_each_signature(self, client: Any, verified: list[bytes]):
         at: list[int] = []
         client.log.feed = lambda: at.append(len(verified))
         client.log.proofs["room_temp"] = proof(signed(5))
@@ -208,7 +208,7 @@ class TestEnroll:
         assert receive(kept, ("room_temp/proof", proof(signed(5))), ("room_temp", signed(5))) == [None, None]
         assert at == [0, 1, 2, 3]
 
-    def test_withdrawal_needs_no_proof(self, client: Client):
+    def test_withdrawal_needs_no_proof(self, client: Any):
         client.log.proofs["room_temp"] = proof(signed(5))
         client.enroll(signed(5))
         client.withdraw("room_temp", withdrawn(6))

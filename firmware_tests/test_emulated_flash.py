@@ -7,7 +7,7 @@ from pathlib import Path
 import on_device
 from emulation.pico import board
 
-from hushmote.fleet.provisioning.flash import MODULES, Load, flash
+from hushmote.fleet.provisioning.flash import MODULES, OPTIONAL, Load, flash
 from hushmote.fleet.provisioning.settings import Network, provision_device
 from hushmote.fleet.provisioning.usb import FlashError
 from hushmote.server.wire.keys import FleetKeys
@@ -52,7 +52,7 @@ def test_flashes_board_twice():
         assert first.board == "Raspberry Pi Pico with RP2040", first
         assert first.firmware == "1.25.0"
         assert (first.ledger, second.ledger) == ("made", "kept")
-        modules = {f"/lib/{m}.mpy" for m in MODULES if m != "async_reporter"}
+        modules = {f"/lib/{m}.mpy" for m in MODULES if m not in OPTIONAL}
         assert set(first.copied) == modules | {"/settings.json", "/main.py"}, first.copied
         assert second.copied == ()
         (folder / "script.py").write_text(SCRIPT)

@@ -179,7 +179,7 @@ def _promise(policy: Policy) -> dict[str, str]:
         "ε of all reports": _total(guarantee_of(policy)),
         "reports in a lifetime": reports,
         "in the clear": ", ".join(policy.groups) or "-",
-        "log": "-" if policy.log is None else f"{policy.log.origin}, {policy.log.need} witnesses or more",
+        "log": "-" if policy.log is None else f"{policy.log.origin}: {policy.log.words}",
     }
 
 

@@ -55,6 +55,11 @@ class PolicyLog:
         """The witnesses' names: the first 8 digits of their keys."""
         return tuple(key[:8] for key in self.keys[1:])
 
+    @property
+    def words(self) -> str:
+        """What the log means for the people who are asked, as a board says it."""
+        return ldp_log_policy.words(asdict(self))
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -391,8 +396,7 @@ def notes(policy: Policy) -> list[str]:
     """Return sentences on what a policy lets the network do, and on what it requires of each experiment."""
     lines = [NETWORK_START_NOTE] if policy.consent_from == "network" else []
     if policy.log is not None:
-        words = ldp_log_policy.words(asdict(policy.log))
-        lines.append(f"Each experiment is in the log {policy.log.origin}: {words}.")
+        lines.append(f"Each experiment is in the log {policy.log.origin}: {policy.log.words}.")
     return lines
 
 

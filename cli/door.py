@@ -40,6 +40,12 @@ def door_command(  # noqa: PLR0913 - one for each option
             "subscriptions with wildcards, such as AWS IoT; needs --fleet; may be repeated. Default: all."
         ),
     ] = None,
+    proofs: Annotated[
+        bool,
+        typer.Option(
+            "--proofs", help="Also serve the proofs of a public log, for devices whose policy has a log."
+        ),
+    ] = False,
     http: Annotated[str, typer.Option(help="Address to listen on.", metavar="HOST:PORT")] = DEFAULT_HTTP,
     token_file: Annotated[
         Path | None,
@@ -120,7 +126,9 @@ def door_command(  # noqa: PLR0913 - one for each option
     address, tls = connection(broker, typed=on_command_line(context, "broker"))
     if experiment and not fleet:
         raise UsageError("--experiment subscribes to topics without wildcards: add --fleet NAME")
-    publisher = ReportPublisher(address, tls, fleets=fleet or None, experiments=experiment or ("+",))
+    publisher = ReportPublisher(
+        address, tls, fleets=fleet or None, experiments=experiment or ("+",), proofs=proofs
+    )
     set_up_log(as_json=False)
     files = None if log is None else LogFiles(log)
     process.run(publisher, door_application(publisher, access=access, rates=rates, log=files), host, port)

@@ -75,6 +75,17 @@ export class Door {
     };
   }
 
+  /** Return a message that the broker retains; empty if it retains none, which in an open fleet withdraws an experiment. */
+  async #retained(path) {
+    const answer = await this.#request(path);
+    if (!isFromDoor(answer)) throw new Error(`the answer ${answer.status} ${NOT_A_DOOR}`);
+    if (answer.status === 404) return new Uint8Array();
+    if (answer.status !== 200) throw new Error(`the door answered ${answer.status}`);
+    const payload = new Uint8Array(await answer.arrayBuffer());
+    if (!payload.length) throw new Error('the door answered nothing');
+    return payload;
+  }
+
   /**
    * Take part in the experiments with these names, except those that the application has withdrawn. The client's
    * status() shows those that it refused; `error` shows the last failed request. Only the door's own answer ends an
@@ -88,16 +99,11 @@ export class Door {
     for (const name of names) {
       if (!this.#client.consent) return;
       try {
-        const answer = await this.#request(`experiment/${name}`);
-        if (!isFromDoor(answer)) throw new Error(`the answer ${answer.status} ${NOT_A_DOOR}`);
-        const isMissing = answer.status === 404; // in an open fleet, a withdrawal; in a keyed one, the client refuses it
-        if (answer.status !== 200 && !isMissing) throw new Error(`the door answered ${answer.status}`);
-        const payload = isMissing ? new Uint8Array() : new Uint8Array(await answer.arrayBuffer());
-        if (!isMissing && !payload.length) throw new Error('the door answered nothing');
+        const payload = await this.#retained(`experiment/${name}`); // without one, a keyed fleet's client refuses
         if (!payload[0]) await this.#client.withdraw(name, payload);
         else if (!this.#client.ended.has(name)) {
           checkName(payload, name);
-          await this.#client.enroll(payload);
+          await this.#client.enroll(payload, this.#client.log ? await this.#retained(`proof/${name}`) : undefined);
         }
       } catch (e) {
         this.error = `${name}: ${e.message}`;

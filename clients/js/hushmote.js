@@ -571,7 +571,24 @@ async function commit(storage, state) {
 
 // --- The client ------------------------------------------------------------------------------------
 
-const ORDER = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n; // the order of P-256
+const HALF = 0x7fffffff800000007fffffffffffffffde737d56d38bcf4279dce5617e3192a8n; // half the order of P-256
+
+/**
+ * Return whether a P-256 signature of a message is valid.
+ *
+ * @param {Uint8Array} publicKey The key, x and y.
+ * @param {Uint8Array} message The message.
+ * @param {Uint8Array} signature r and s.
+ * @returns {Promise<boolean>} Whether it is valid.
+ */
+export async function isSigned(publicKey, message, signature) {
+  if (big(`0x${hex(signature.subarray(32))}`) > HALF) return false; // or anybody could derive a second valid signature
+  const P256 = { name: 'ECDSA', namedCurve: 'P-256', hash: SHA };
+  return subtle()
+    .importKey('raw', joined([4], publicKey), P256, false, ['verify'])
+    .then((key) => subtle().verify(P256, key, signature, message))
+    .catch(() => false); // the key is not a point on the curve
+}
 
 const checkDevice = (x) => check(isText(x, 32) && /^[a-z0-9-]+$/.test(x), 'deviceId must be 1 to 32 of a-z, 0-9 and -', SETTINGS);
 
@@ -751,15 +768,8 @@ export class Client {
     const serial = uint(payload.subarray(end + 1, end + 5));
     const lowest = max((await this.#read())?.serials[`.${name}`] ?? 0, this.#serials.get(name) ?? 0);
     check(serial >= lowest, 'a newer version was published');
-    const s = big(`0x${hex(payload.subarray(-32))}`);
-    const good = s > 0n && s <= ORDER / 2n; // accept only the lower half, so that nobody can derive a second valid signature
-    const P256 = { name: 'ECDSA', namedCurve: 'P-256', hash: SHA };
     const signed = joined(utf8(`hushmote/v1/${fleet}/experiment/${name}\0`), payload.subarray(0, -64));
-    const verified = subtle()
-      .importKey('raw', joined([4], announceKey), P256, false, ['verify'])
-      .then((key) => subtle().verify(P256, key, payload.subarray(-64), signed))
-      .catch(() => false); // the key is not a point on the curve
-    check(good && (await verified), wrong);
+    check(await isSigned(announceKey, signed, payload.subarray(-64)), wrong);
     await this.#keepSerial(name, serial);
   }
 

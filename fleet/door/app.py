@@ -7,8 +7,8 @@
     app.on_startup(publisher.start)                    # or: with publisher: ... around the server
     app.on_shutdown(publisher.stop)
 
-Paths: POST /v1/FLEET/report/DEVICE, GET /v1/FLEET/experiment, GET /v1/FLEET/experiment/NAME and
-GET /v1/FLEET/result/NAME. GET /healthz and GET /metrics are outside /v1, so they are available only if the
+Paths: POST /v1/FLEET/report/DEVICE, GET /v1/FLEET/experiment, GET /v1/FLEET/experiment/NAME,
+GET /v1/FLEET/proof/NAME and GET /v1/FLEET/result/NAME. GET /healthz and GET /metrics are outside /v1, so they are available only if the
 door is served on its own. The door answers a report with 503 while there is no connection to the broker, and
 if no aggregator has ever subscribed (the broker then drops the reports it acknowledges). It never answers
 404, by which devices end an experiment, before the broker has had the time to send its retained messages:
@@ -43,8 +43,8 @@ from .publisher import Outcome, ReportPublisher
 MARK = "hushmote-door"  # the header of the door's own answers, which a captive portal or another server lacks
 
 _PATHS = (
-    "there is POST /v1/FLEET/report/DEVICE, GET /v1/FLEET/experiment, GET /v1/FLEET/experiment/NAME and "
-    "GET /v1/FLEET/result/NAME"
+    "there is POST /v1/FLEET/report/DEVICE, GET /v1/FLEET/experiment, GET /v1/FLEET/experiment/NAME, "
+    "GET /v1/FLEET/proof/NAME and GET /v1/FLEET/result/NAME"
 )
 _AGAIN_S = 2
 _AGAIN = "send the same bytes again later: a report is counted only once"
@@ -57,6 +57,7 @@ _FAILURES = {
 }
 
 
+_NO_PROOFS = "this door does not serve proofs of a public log: its operator can start it with --proofs"
 _INCOMPLETE = "the door has just connected, and the broker may not have sent everything yet; try again later"
 
 
@@ -101,6 +102,7 @@ class Door:
             Route("/metrics", self._metrics),
             Route("/v1/{fleet}/experiment", self._names),
             Route("/v1/{fleet}/experiment/{name}", self._experiment),
+            Route("/v1/{fleet}/proof/{name}", self._proof),
             Route("/v1/{fleet}/result/{name}", self._result),
             Route("/v1/{fleet}/report/{device}", self._report, methods=["POST"]),
             Route("/v1/{fleet}/report", self._report, methods=["POST"]),
@@ -185,6 +187,12 @@ class Door:
 
     async def _experiment(self, request: Request) -> Response:
         return Response(self._retained(request, "experiment"), media_type=body.RAW)
+
+    async def _proof(self, request: Request) -> Response:
+        if not self._publisher.serves_proofs:
+            self._admit(request)
+            _refuse(404, _NO_PROOFS)
+        return Response(self._retained(request, "proof"), media_type=body.RAW)
 
     async def _result(self, request: Request) -> Response:
         return Response(self._retained(request, "result"), media_type=body.JSON)

@@ -77,6 +77,7 @@ class ReportPublisher:
             None for all fleets that have one.
         experiments: Their experiments' names. By default all are read with wildcards, for which some brokers
             do not send retained messages.
+        proofs: Whether to read the proofs of experiments from a public log as well.
         protocol: "auto" tries MQTT 5 and falls back to 3.1.1.
         puback_s: How long a sender waits, in seconds.
         hung_s: Silence, in seconds, after which to reconnect.
@@ -94,6 +95,7 @@ class ReportPublisher:
         *,
         fleets: Sequence[str] | None = None,
         experiments: Sequence[str] = ("+",),
+        proofs: bool = False,
         protocol: Literal["auto", "5", "3.1.1"] = "auto",
         puback_s: float = PUBACK_S,
         hung_s: float = 2 * PUBACK_S,
@@ -107,7 +109,8 @@ class ReportPublisher:
         self._quiet_s = quiet_s
         self._open_connection: DoorConnection | None = None
         self._was_complete = False  # when the last connection ended
-        self._filters = filters(fleets, experiments)
+        self.serves_proofs = proofs
+        self._filters = filters(fleets, experiments, proofs=proofs)
         self._session = Session(address, "hushmote-door", tls)
         self._status = Status()
         self._connector = Connector(self._session, self._status, protocol, self._connection, counts=False)
@@ -241,7 +244,8 @@ class ReportPublisher:
             self._status.say(logging.INFO, f"publishing at {where} with MQTT {connection.protocol}")
         else:
             why = str(connection.granted).lower()
-            text = f"{broker} does not let this user read experiments and results ({why}): allow it"
+            kinds = "experiments, proofs and results" if self.serves_proofs else "experiments and results"
+            text = f"{broker} does not let this user read {kinds} ({why}): allow it"
             self._status.say(logging.WARNING, text)
         self.refusal = None
         self.retained, self._open_connection = connection.retained, connection

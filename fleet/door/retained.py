@@ -1,4 +1,4 @@
-"""The messages that the broker retains for everyone: experiments and results, by fleet and name."""
+"""The messages that the broker retains for everyone: experiments, proofs and results, by fleet and name."""
 
 import itertools
 import re
@@ -8,28 +8,33 @@ from ...server.wire.keys import is_withdrawal
 from ...server.wire.topics import check_fleet
 
 _NAME = r"[a-z0-9_-]{1,32}"
-_TOPIC = re.compile(rf"hushmote/v1/({_NAME})/(experiment|result)/({_NAME})", re.ASCII)
-_MAX_BYTES = {"experiment": 2048, "result": 16_384}  # a signed experiment has at most 1,093
+_TOPIC = re.compile(rf"hushmote/v1/({_NAME})/(experiment|proof|result)/({_NAME})", re.ASCII)
+# A signed experiment has at most 1,093 bytes, a proof 1,553.
+_MAX_BYTES = {"experiment": 2048, "proof": 2048, "result": 16_384}
 _MAX_NAMES = 1024  # of each kind, since anyone who may publish could retain any number
 
 
-def filters(fleets: Sequence[str] | None, experiments: Sequence[str] = ("+",)) -> list[str]:
+def filters(
+    fleets: Sequence[str] | None, experiments: Sequence[str] = ("+",), *, proofs: bool = False
+) -> list[str]:
     """Return the MQTT topic filters to subscribe to.
 
     Args:
         fleets: Names of fleets; None for all.
         experiments: Names of experiments, or "+" for all.
+        proofs: Whether to read the proofs of experiments from a public log.
 
     Raises:
         NameRefused: If a name is invalid.
     """
     levels = ["+"] if fleets is None else [check_fleet(name) for name in fleets]
     names = [name if name == "+" else check_fleet(name) for name in experiments]
-    return [f"hushmote/v1/{f}/{kind}/{name}" for f in levels for kind in _MAX_BYTES for name in names]
+    kinds = ["experiment", *(["proof"] if proofs else []), "result"]
+    return [f"hushmote/v1/{f}/{kind}/{name}" for f in levels for kind in kinds for name in names]
 
 
 class Retained:
-    """Experiments and results as the broker last sent them; one thread writes, any thread may read.
+    """Experiments, proofs and results as the broker last sent them; one thread writes, any thread may read.
 
     Args:
         fleets: Fleets that are valid even without an experiment. The attribute also has those that have one.
@@ -62,5 +67,5 @@ class Retained:
         )
 
     def get(self, kind: str, fleet: str, name: str) -> bytes | None:
-        """Return the payload of an "experiment" or "result", or None if nothing is retained."""
+        """Return the payload of an "experiment", a "proof" or a "result", or None if nothing is retained."""
         return self._payloads[kind].get((fleet, name))

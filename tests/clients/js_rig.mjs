@@ -5,6 +5,7 @@ import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 import { Door } from '../../clients/js/door.js';
 import { Folder } from '../../clients/js/folder.js';
+import { LoggedClient, verifyProof, withLog } from '../../clients/js/log.js';
 import '../../clients/js/prefix.js';
 import { LastReports, describe, exportJson, preview } from '../../clients/js/preview.js';
 import { AskingClient, question } from '../../clients/js/question.js';
@@ -130,7 +131,9 @@ const jobs = {
     const agreed = storage.folder ? new Folder(`${storage.folder}/yes`) : new Memory(yes);
     const open = () => {
       const options = { ...settings, storage: kept };
-      return settings.policy?.ask ? AskingClient.open({ ...options, answers: agreed }) : Client.open(options);
+      const { ask, log } = settings.policy ?? {};
+      const Kind = log === undefined ? [Client, AskingClient] : [LoggedClient, withLog(AskingClient)];
+      return ask ? Kind[1].open({ ...options, answers: agreed }) : Kind[0].open(options);
     };
     const answers = [];
     try {
@@ -229,6 +232,8 @@ const jobs = {
     return results;
   },
   question,
+  /** Return an entry's index in a log. */
+  proof: verifyProof,
   async open(settings, asking) {
     await (asking ? AskingClient : Client).open({ storage: new Memory({}), answers: new Memory({}), ...settings });
   },

@@ -64,3 +64,13 @@ def test_subscribes_to_all_or_named_fleets():
     for fleets, experiments in ((["#"], ["+"]), (["a"], ["#"]), (["a"], ["x/y"])):
         with pytest.raises(NameRefused):
             filters(fleets, experiments)
+
+
+def test_reads_proofs_only_if_asked_to():
+    assert filters(["home"], ["a"]) == [f"hushmote/v1/home/{kind}/a" for kind in ("experiment", "result")]
+    kinds = ("experiment", "proof", "result")
+    assert filters(["home"], ["a"], proofs=True) == [f"hushmote/v1/home/{kind}/a" for kind in kinds]
+    retained = Retained(["home"])
+    retained.take("hushmote/v1/home/proof/a", bytes(1_553))
+    assert retained.get("proof", "home", "a") == bytes(1_553)
+    assert retained.experiments("home") == []

@@ -1,0 +1,34 @@
+import { Client, Experiment, Policy, Settings } from './hushmote.js';
+
+/**
+ * A public log, in which experiments must be. Witnesses watch it, so nobody can ask one device what the others are not
+ * asked.
+ */
+export interface Log {
+  /** The log's name, such as example.org/questions. */
+  origin: string;
+  /** 2 to 8 different P-256 keys, each as 128 lowercase hex digits: the log's, then those of witnesses. */
+  keys: string[];
+  /** Number of witnesses that must have signed. */
+  need: number;
+}
+
+export interface LoggedSettings extends Omit<Settings, 'policy' | 'announceKey' | 'fleet'> {
+  policy: Policy & { log: Log };
+  announceKey: Uint8Array;
+  fleet: string;
+}
+
+/** Resolve to an experiment's index in the log, or reject with ExperimentRefused. */
+export function verifyProof(log: Log, fleet: string, name: string, payload: Uint8Array, proof?: Uint8Array | null): Promise<number>;
+
+/** A client that takes part only in experiments that the log has; status() has each one's index as `leaf`. */
+export class LoggedClient extends Client {
+  static open(settings: LoggedSettings): Promise<LoggedClient>;
+  readonly log: Log;
+  /** proof: the retained message on the topic of the experiment's proof. */
+  enroll(payload: Uint8Array, proof?: Uint8Array | null): Promise<Experiment>;
+}
+
+/** Return a class of clients whose policy has a log; Base is Client or AskingClient. */
+export function withLog<T extends typeof Client>(Base: T): T & { open(settings: LoggedSettings): Promise<LoggedClient & InstanceType<T>> };

@@ -85,14 +85,14 @@ export interface Status {
   squares: string;
   experiments: Record<
     string,
-    { state: 'reporting' | 'spent' | 'refused' | 'absent'; reports: number; left: number | null; reason?: string }
+    { state: 'reporting' | 'spent' | 'refused' | 'absent'; reports: number; left: number | null; leaf?: number; reason?: string }
   >;
   /** Why the last experiment whose name is not in the policy was refused. */
   refused?: string;
 }
 
 export class Client {
-  private constructor();
+  protected constructor();
   static provision(storage: Storage, options?: { replace?: boolean; consent?: true | null; deviceId?: string }): Promise<string>;
   static open(settings: Settings): Promise<Client>;
   readonly deviceId: string | undefined;

@@ -1,4 +1,5 @@
 import { Client, Experiment, Policy, Settings } from './hushmote.js';
+import { AskingClient, AskingSettings } from './question.js';
 
 /**
  * A public log, in which experiments must be. Witnesses watch it, so nobody can ask one device what the others are not
@@ -30,5 +31,13 @@ export class LoggedClient extends Client {
   enroll(payload: Uint8Array, proof?: Uint8Array | null): Promise<Experiment>;
 }
 
-/** Return a class of clients whose policy has a log; Base is Client or AskingClient. */
-export function withLog<T extends typeof Client>(Base: T): T & { open(settings: LoggedSettings): Promise<LoggedClient & InstanceType<T>> };
+/** A client that also asks about each question. */
+declare class LoggedAskingClient extends AskingClient {
+  static open(settings: LoggedSettings & AskingSettings): Promise<LoggedAskingClient>;
+  readonly log: Log;
+  enroll(payload: Uint8Array, proof?: Uint8Array | null): Promise<Experiment>;
+}
+
+/** Return a class of clients whose policy has a log. */
+export function withLog(Base: typeof AskingClient): typeof LoggedAskingClient;
+export function withLog(Base: typeof Client): typeof LoggedClient;

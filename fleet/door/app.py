@@ -8,12 +8,12 @@
     app.on_shutdown(publisher.stop)
 
 Paths: POST /v1/FLEET/report/DEVICE, GET /v1/FLEET/experiment, GET /v1/FLEET/experiment/NAME,
-GET /v1/FLEET/proof/NAME and GET /v1/FLEET/result/NAME. GET /healthz and GET /metrics are outside /v1, so they are available only if the
-door is served on its own. The door answers a report with 503 while there is no connection to the broker, and
-if no aggregator has ever subscribed (the broker then drops the reports it acknowledges). It never answers
-404, by which devices end an experiment, before the broker has had the time to send its retained messages:
-until then, the answer is 503. `access` says who may use the door. By default, anyone who can
-reach it may, but only web pages from its own host.
+GET /v1/FLEET/proof/NAME and GET /v1/FLEET/result/NAME. GET /healthz and GET /metrics are outside /v1, so they
+are available only if the door is served on its own. The door answers a report with 503 while there is no
+connection to the broker, and if no aggregator has ever subscribed (the broker then drops the reports it
+acknowledges). It never answers 404, by which devices end an experiment, before the broker has had the time to
+send its retained messages: until then, the answer is 503. `access` says who may use the door. By default,
+anyone who can reach it may, but only web pages from its own host.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class ReportPublisher:
         NameRefused: If the name of a fleet or an experiment is invalid.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each setting
         self,
         address: BrokerAddress,
         tls: ssl.SSLContext | None = None,

@@ -344,7 +344,7 @@ class TestParse:
 
 
 def seeds() -> list[bytes]:
-    """Return inputs for fuzz.c: experiments, signed messages, proofs, and pairs of slots, intact and damaged."""
+    """Return inputs for fuzz.c: experiments, signed messages, proofs and pairs of slots, some damaged."""
     inputs = [b"\x00" + payload for payload in SOURCES]
     inputs += [b"\x80" + SOURCES[0] + b"\0\xff\xff\xff" + bytes((last,)) + bytes(64) for last in (254, 255)]
     inputs += [b"\x80" + bytes.fromhex(case["payload"]) for case in make_vectors.signatures()]

@@ -12,8 +12,8 @@ from ctypes import c_size_t, c_uint32
 from pathlib import Path
 from typing import Any
 
-import pytest
 import log_cases
+import pytest
 import reference_board as ref
 import reference_log
 from boards import SIGNING
@@ -394,6 +394,15 @@ class TestAskingEach:
 
 
 class TestSize:
+    MAIN = """
+int main(void) {
+    struct hushmote_config config = {0};
+    config.policy = &policy;
+    return hushmote_provision(&config, false, HUSHMOTE_NO);
+}
+"""
+    FLAGS = ("-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections", "-Wno-missing-field-initializers")
+
     def test_check_fits_in_900_bytes_on_a_small_chip(self, tmp_path: Path):
         if shutil.which("arm-none-eabi-gcc") is None:
             pytest.skip("apt-get install gcc-arm-none-eabi libnewlib-arm-none-eabi")
@@ -415,16 +424,7 @@ class TestSize:
         sources = [path.stem for path in CORE.glob("*.c") if path.stem not in ("check", "fuzz")]
         for name, policy in policies.items():
             program = tmp_path / f"{name}.c"
-            program.write_text(
-                f'#include "hushmote.h"\n{policy}\nint main(void) {{\n    struct hushmote_config config = {{0}};\n'
-                "    config.policy = &policy;\n    return hushmote_provision(&config, false, HUSHMOTE_NO);\n}\n"
-            )
-            flags = (
-                "-ffunction-sections",
-                "-fdata-sections",
-                "-Wl,--gc-sections",
-                "-Wno-missing-field-initializers",
-            )
-            built = compile_c(tmp_path / name, [program, *sources], WITH_LOG, *flags)
+            program.write_text(f'#include "hushmote.h"\n{policy}\n{self.MAIN}')
+            built = compile_c(tmp_path / name, [program, *sources], WITH_LOG, *self.FLAGS)
             done = subprocess.run(["nm", built], capture_output=True, text=True, check=True)
             assert ("hushmote_log_check" in done.stdout) == (name == "with")

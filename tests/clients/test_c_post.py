@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import reference_board as ref
+import reference_log
 from boards import FLEET_KEYS, MASTER, SIGNING, experiment, payload_of
 from c_core import SANITIZED, STRICT, needs_gcc, post_program
 from certificates import Authority
@@ -24,6 +26,7 @@ from run_page import LIBRARY
 from running_aggregator import WAIT_S, until
 from scripted_broker import CLOSE, PUBLISH, SUBSCRIBE, ScriptedBroker, forbidding, message, polite
 from serve_process import served
+from traffic import publish
 
 from hushmote.device import preview
 from hushmote.device.kept_experiments import KeptExperiments
@@ -605,3 +608,42 @@ class TestNoDuringRun:
         assert device("no") == ""
         killer.join()
         assert "consent: no; 0 waiting" in device("status")
+
+
+LOG_KEYS = [5**80 + i for i in range(3)]
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    digits = ", ".join(f'"{ref.public_key(key).hex()}"' for key in LOG_KEYS)
+    policy = (
+        f'HUSHMOTE_LOG(questions, "example.org/questions", 2, {digits});\n'
+        'HUSHMOTE_POLICY_WITH_LOG(policy, questions, 40000000, 0, 4000000, HUSHMOTE_SUM, 0, "temp");\n'
+    )
+    flags = " ".join((*STRICT, *SANITIZED))
+    return post_program(tmp_path_factory.mktemp("logged"), policy, f"CFLAGS={flags}")
+
+
+class TestLog:
+    TOPIC = "hushmote/v1/keyed/experiment/temp"
+
+    def test_reports_only_to_what_the_log_has(self, logged: Path, tmp_path: Path):
+        payload = keys.sign_experiment(SIGNING, self.TOPIC, payload_of(EXPERIMENT), 1)
+        proof = reference_log.proof_of(
+            "example.org/questions", LOG_KEYS, (0, 1, 2), self.TOPIC, payload, 999, 1_000
+        )
+        with MosquittoBroker() as broker:
+            publish(broker, [(self.TOPIC, payload)], retain=True)
+            post = Post(logged, tmp_path / "c", broker.port, fleet="keyed", keyed=True).ready()
+            output = post("run", "0", text="temp 1\n")
+            assert "temp: no report" in output
+            assert "refused: its proof from the log is missing" in output
+            publish(broker, [("hushmote/v1/keyed/proof/temp", proof)], retain=True)
+            output = post("run", "0", text="temp 1\n")
+            assert "temp: report 1" in output
+            assert "entry 999 of the log example.org/questions\n" in output
+        assert "entry 999 of the log" in post("status")  # kept across the restart
+
+    def test_requires_a_fleet_with_keys(self, logged: Path, tmp_path: Path):
+        output = Post(logged, tmp_path / "c", 1)("provision", status=1)
+        assert "names a log, which requires an announce_key" in output

@@ -29,6 +29,7 @@ from hushmote.simulator.broker import MosquittoBroker, free_port
 pytestmark = needs_esphome
 ROOT = Path(__file__).parents[2]
 CLIENTS_C = ROOT / "clients" / "c"
+KEYS = ("1" * 128, "2" * 128)
 REPORTS = 6
 NUMBER = {"type": "number", "low": 0, "high": 40_000, "bins": 16}
 FIRMWARE = {"group": "firmware", "groups": ["2.3.1", "2.4.0"]}
@@ -334,10 +335,18 @@ def test_component_compiles_for_esp32(tmp_path: Path):
         ({"groups": "{firmware: '2.4\"'}"}, "must be a text of 1 to 32 bytes"),
         ({"identity": "flash"}, "expected a dictionary"),
         ({"groups": "Firmware"}, "must be 1 to 32 of a-z, 0-9, _ and -"),
+        ({"consent_from": f"network, log: {{origin: a, keys: [{KEYS[0]}], need: 1}}"}, "at least 2"),
+        ({"consent_from": f"network, log: {{origin: a, keys: [{KEYS[0]}, {KEYS[0]}], need: 1}}"}, "two keys"),
+        ({"consent_from": f"network, log: {{origin: a, keys: [{', '.join(KEYS)}], need: 2}}"}, "at most 1"),
+        (
+            {"consent_from": f"network, log: {{origin: a b, keys: [{', '.join(KEYS)}], need: 1}}"},
+            "the log's name",
+        ),
     ],
     ids=[
         *("sum", "reading", "four readings", "consent_from", "ask"),
         *("no version", "no value", "number as value", "quote in value", "identity", "name of group"),
+        *("one key", "same key", "need", "origin"),
     ],
 )
 def test_reports_yaml_errors_before_build(tmp_path: Path, changes: dict, message: str):

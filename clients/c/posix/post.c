@@ -594,6 +594,8 @@ int main(int count, char **arguments) {
         wrong = read_settings(&config);
     if (policy.consent & HUSHMOTE_ASK_EACH)
         wrong = "hushmote-post does not support a policy with HUSHMOTE_ASK_EACH";
+    if (policy.log != NULL && config.announce_key == NULL)
+        wrong = "the policy names a log, which requires an announce_key: provision a device of a fleet with keys";
     if (wrong != NULL)
         return fail(arguments[1], wrong);
     if (strcmp(command, "provision") == 0) {

@@ -12,7 +12,7 @@ from emulation import debian
 from emulation.pico import build as pico_build
 
 CORE = runtimes.ROOT / "clients" / "c"
-NOT_CORE = ("check.c", "fuzz.c", "reporter.c", "asking.c", "identity.c", "preview.c", "question.c")
+NOT_CORE = ("check.c", "fuzz.c", "reporter.c", "asking.c", "identity.c", "log.c", "preview.c", "question.c")
 RIG = Path(__file__).resolve().parent / "emulation" / "c"
 PICO = runtimes.RIG / "pico"
 STRICT = (

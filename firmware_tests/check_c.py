@@ -26,7 +26,7 @@ _VERDICT = re.compile(r"^hushmote: (\d+) vectors, 0 wrong\s*$", re.MULTILINE)
 def check_target(target: c_targets.Target, folder: Path) -> str | None:
     """Check a target against a folder's vectors.h; return the failure, or None."""
     sources = c_targets.core(without=("drbg.c",))  # check.c includes it
-    sources += [c_targets.CORE / "check.c", c_targets.CORE / "question.c"]
+    sources += [c_targets.CORE / name for name in ("check.c", "log.c", "question.c")]
     try:
         flags = ("-DHUSHMOTE_ROOM_BYTES=1024", "-DHUSHMOTE_WITH_LOG=1", f"-I{folder}")
         program = target.build(folder / f"check{c_targets.TARGETS.index(target)}", sources, *flags)

@@ -31,10 +31,12 @@ LEAN = ("P256", "SW", "PREFIX", "PAIRS")  # the first parts to leave out if flas
 LEANEST = (*LEAN, "SCALE", "PGR", "TEXT")
 REPORTER = c_targets.CORE / "reporter.c"
 IDENTITY = c_targets.CORE / "identity.c"  # linked only by firmware that is the same for all boards
+LOG = c_targets.CORE / "log.c"  # linked only by firmware whose policy has a log
 PREVIEW = c_targets.CORE / "preview.c"  # linked only by firmware that calls it
 _OPTIONAL = {
     REPORTER.name: ", the reporter",
     IDENTITY.name: ", one image for all boards; in no sum",
+    LOG.name: ", a public log; in no sum",
     PREVIEW.name: ", previews and export with their words; in no sum",
 }
 _SIZED = ("-Os", *c_targets.SECTIONS)
@@ -102,9 +104,9 @@ def size_of(file: Path, target: Target) -> int:
     return int(text) + int(data)
 
 
-def compiled(target: Target, folder: Path, source: Path, parts: Sequence[str]) -> Path:
+def compiled(target: Target, folder: Path, source: Path, parts: Sequence[str], *flags: str) -> Path:
     out = folder / f"{source.stem}.o"
-    command = [target.compiler, *c_targets.STRICT, *target.chip, *_SIZED, *left_out(parts)]
+    command = [target.compiler, *c_targets.STRICT, *target.chip, *_SIZED, *left_out(parts), *flags]
     subprocess.run([*command, f"-I{c_targets.CORE}", "-c", str(source), "-o", str(out)], check=True)
     return out
 
@@ -142,6 +144,7 @@ def sizes(target: Target) -> Sizes:
     with tempfile.TemporaryDirectory() as parent:
         for path in (IDENTITY, PREVIEW):
             files[path.name] = size_of(compiled(target, Path(parent), path, ()), target)
+        files[LOG.name] = size_of(compiled(target, Path(parent), LOG, (), "-DHUSHMOTE_WITH_LOG=1"), target)
     return Sizes(dict(sorted(files.items())), object_sizes, linked_sizes)
 
 

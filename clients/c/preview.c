@@ -11,11 +11,14 @@
 enum { CODES, BYTES, TRUE_CODES, ODDS, TIMES, EVERY, EPSILON, LEFT, CODE, NUMBERS };
 static const uint8_t decimals[NUMBERS] = {0, 0, 0, 1, 1, 0, 3, 0, 0};
 
-enum { ABSENT, SIZE, DRAWN, ONE_CODE, MANY_CODES, RATIO, UNPROTECTED, SELECTED, COST, COST_OF_LAST, SILENT, MADE, MADE_LAST,
-       ENDED };
+enum { ABSENT, SIZE, DRAWN, ONE_CODE, MANY_CODES, RATIO, UNPROTECTED, SELECTED, COST, COST_OF_LAST,
+#if HUSHMOTE_WITH_LOG
+       ALIKE,
+#endif
+       SILENT, MADE, MADE_LAST, ENDED };
 
-/* $A to $I: a number, in the order above; $n: the experiment; $r: the reading; $g and $v: the group and its value. A line
-   that follows others begins with \n. */
+/* $A to $I: a number, in the order above; $n: the experiment; $r: the reading; $g and $v: the group and its value; $w: the
+   log's witnesses. A line that follows others begins with \n. */
 static const char *const words[] = {
     "$n: there is no such experiment yet.",
     "$n: one of $A codes, in $B bytes.",
@@ -27,6 +30,9 @@ static const char *const words[] = {
     "\nOne reading in $F is reported, chosen before anything looks at it.",
     "\nA report costs epsilon $G; $H more reports left.",
     "\nA report costs epsilon $G; 1 more report left.",
+#if HUSHMOTE_WITH_LOG
+    "\nAsked of every device alike, checked by $w.",
+#endif
     "\nNothing is sent: nobody at this board has opted in.",
     "$n: code $I of $A, $B bytes, epsilon $G; $H more reports left",
     "$n: code $I of $A, $B bytes, epsilon $G; 1 more report left",
@@ -40,6 +46,9 @@ struct facts {
     const char *name;
     const struct hushmote_reading *reading;
     const struct hushmote_experiment *experiment;
+#if HUSHMOTE_WITH_LOG
+    const struct hushmote_log *log; /* the policy's; NULL without one */
+#endif
     uint32_t numbers[NUMBERS];
     uint8_t group_index;
 };
@@ -128,6 +137,22 @@ static void put_group_value(const struct facts *facts) {
     put_bytes(facts, value + 1, *value);
 }
 
+#if HUSHMOTE_WITH_LOG
+/* Write the witnesses, each by the first 8 digits of its key, and how many of them are needed if not all. */
+static void put_witnesses(const struct facts *facts) {
+    unsigned last = facts->log->key_count - 1u;
+    if (facts->log->need < last) {
+        put_number(facts, facts->log->need, 0);
+        put(facts, " of ");
+    }
+    for (unsigned i = 1; i <= last; i++) {
+        if (i > 1)
+            put(facts, i < last ? ", " : " and ");
+        put_bytes(facts, facts->log->keys[i], 8);
+    }
+}
+#endif
+
 static void put_words(const struct facts *facts, unsigned line) {
     const char *at = words[line];
     for (; *at != 0; at++) {
@@ -148,6 +173,11 @@ static void put_words(const struct facts *facts, unsigned line) {
         case 'v':
             put_group_value(facts);
             break;
+#if HUSHMOTE_WITH_LOG
+        case 'w':
+            put_witnesses(facts);
+            break;
+#endif
         default:
             put_number(facts, facts->numbers[*at - 'A'], decimals[*at - 'A']);
         }
@@ -211,6 +241,11 @@ static int describe_reading(struct hushmote *client, struct facts *facts, const 
         *lines |= 1u << UNPROTECTED;
     if (numbers[EVERY] > 1)
         *lines |= 1u << SELECTED;
+#if HUSHMOTE_WITH_LOG
+    facts->log = hm_log(client->config);
+    if (facts->log != NULL)
+        *lines |= 1u << ALIKE;
+#endif
     if (hushmote_consent(client) != HUSHMOTE_YES)
         *lines |= 1u << SILENT;
     return HUSHMOTE_OK;

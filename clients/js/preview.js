@@ -29,6 +29,13 @@ function odds({ responses }) {
   return [used.reduce((sum, [, , seeds]) => sum + seeds, 0), chance];
 }
 
+/** Name a log's witnesses by the first 8 digits of their keys, and say how many are needed if not all. */
+function witnesses({ keys, need }) {
+  const names = keys.slice(1).map((key) => key.slice(0, 8));
+  const start = need < names.length ? `${need} of ` : '';
+  return start + [...(names[1] ? [names.slice(0, -1).join(', ')] : []), names.at(-1)].join(' and ');
+}
+
 /**
  * Describe what report() would send.
  *
@@ -63,6 +70,7 @@ export async function preview(client, name, reading, group) {
   if (exp.group) lines.push(`Unprotected, everyone can see ${exp.group} ${exp.groups[groupIndex] ?? 'other'} in the report.`);
   if (every > 1) lines.push(`One reading in ${every} is reported, chosen before anything looks at it.`);
   lines.push(`A report costs epsilon ${nats(exp.epsilon)}; ${remaining(experiments[name].left)}.`);
+  if (client.log) lines.push(`Asked of every device alike, checked by ${witnesses(client.log)}; entry ${experiments[name].leaf} of ${client.log.origin}.`);
   if (!consent) lines.push('Nothing is sent: nobody at this board has opted in.');
   return lines.join('\n');
 }

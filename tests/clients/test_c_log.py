@@ -186,6 +186,18 @@ class TestEnroll:
         assert self.enroll(board, version(1), proof(1)) == 0
         assert len(fed) == 3
 
+    @pytest.mark.parametrize(("count", "need"), [(2, 1), (3, 2), (4, 2)])
+    def test_preview_names_the_witnesses(self, count: int, need: int):
+        board = self.begun()
+        witnesses = [key[:8] for key in (*LOG["keys"], "5" * 128)[1:count]]
+        text = f"{', '.join(witnesses[:-1])}{' and ' * (count > 2)}{witnesses[-1]}"
+        text = f"{need} of {text}" if need < count - 1 else text
+        assert self.enroll(board, version(1), proof(1)) == 0
+        log = board.rules.log.contents
+        log.key_count, log.need = count, need
+        log.keys = (ctypes.c_char_p * 4)(*(key.encode() for key in (*LOG["keys"], "5" * 128)))
+        assert board.preview("e", True).endswith(f"\nAsked of every device alike, checked by {text}.")
+
     def test_withdrawal_needs_no_proof(self):
         board = self.begun()
         assert self.enroll(board, version(1), proof(1)) == 0

@@ -182,6 +182,15 @@ class TestEnroll:
         assert (absent, refused) == (("absent", None, None), ("refused", None, reason))
         assert (made, kept) == (("reporting", 5, None), ("reporting", 5, reason))
 
+    def test_preview_names_the_witnesses(self, rig: Rig):
+        names = [key[:8] for key in LOG["keys"][1:]]
+        for need, start in ((2, ""), (1, "1 of ")):
+            policy = POLICY | {"log": LOG | {"need": need}}
+            *_, text = rig.play([["enroll", version(1), proof(1)], ["preview", "e", True]], policy)
+            checked = f"checked by {start}{names[0]} and {names[1]}"
+            words = f"Asked of every device alike, {checked}; entry 5 of {LOG['origin']}."
+            assert text.splitlines()[-1] == words
+
     def test_asks_only_what_the_log_has(self, rig: Rig):
         answers = rig.play(
             [

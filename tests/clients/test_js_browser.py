@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import json
 import shutil
 import subprocess
 import sys
@@ -102,6 +103,22 @@ def test_record_number_is_written_once(page):
     """
     )
     assert written == [[True, False, False], [[3, "a"]]]
+
+
+def test_proofs_of_a_log_are_checked(page):
+    vectors = json.loads((CLIENT.parents[1] / "tests" / "vectors_log.json").read_text())
+    page.open()
+    answers = page.run(
+        f"const {{ logs, proofs }} = {json.dumps(vectors)};"
+        """
+        const { verifyProof } = await import('/log.js');
+        const unhex = (text) => Uint8Array.from(text.match(/../g) ?? [], (two) => parseInt(two, 16));
+        const answer = ({ log, fleet, name, payload, proof }) =>
+          verifyProof(logs[log], fleet, name, unhex(payload), unhex(proof)).catch((e) => e.message);
+        return Promise.all(proofs.map(answer));
+    """
+    )
+    assert answers == [case["refused"] or case["index"] for case in vectors["proofs"]]
 
 
 def test_reload_refunds_nothing(page):

@@ -3,7 +3,7 @@
 //	log_programs tessera FOLDER SECRET-KEY WITNESS-URL WITNESS-KEY
 //
 // keeps a Tessera log in a folder, which the witness must sign. It appends each line of standard input, an entry
-// in hex, and prints the size of the signed tree that has it.
+// in hex; after an empty line, it prints the size of the signed tree that has them all.
 //
 //	log_programs read URL LOG-KEY WITNESS-KEY
 //
@@ -55,16 +55,21 @@ func keepLog(ctx context.Context, args []string) {
 	options := tessera.NewAppendOptions().
 		WithCheckpointSigner(signer).
 		WithCheckpointInterval(100*time.Millisecond).
-		WithBatching(1, 50*time.Millisecond).
+		WithBatching(100, 50*time.Millisecond).
 		WithWitnesses(tessera.NewWitnessGroup(1, witness), &tessera.WitnessOptions{Timeout: 5 * time.Second})
 	appender, shutdown, reader, err := tessera.NewAppender(ctx, driver, options)
 	check(err)
 	awaiter := tessera.NewPublicationAwaiter(ctx, reader.ReadCheckpoint, 50*time.Millisecond)
 	lines := bufio.NewScanner(os.Stdin)
+	var last tessera.IndexFuture
 	for lines.Scan() {
 		entry, err := hex.DecodeString(lines.Text())
 		check(err)
-		_, checkpoint, err := awaiter.Await(ctx, appender.Add(ctx, tessera.NewEntry(entry)))
+		if len(entry) > 0 {
+			last = appender.Add(ctx, tessera.NewEntry(entry))
+			continue
+		}
+		_, checkpoint, err := awaiter.Await(ctx, last)
 		check(err)
 		verifier, err := formats.NewVerifierForCosignatureV1(key)
 		check(err)

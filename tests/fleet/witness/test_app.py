@@ -147,6 +147,7 @@ class TestClients:
             s.sendall(b"POST /add-checkpoint HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\nold")
         assert ask(port, log.request(1))[0] == 200
 
+    @pytest.mark.slow
     def test_a_hundred_posts_at_once(self, port, log, witness):
         for number in range(100):
             log.append(version(f"q{number}"))
@@ -174,11 +175,13 @@ class TestClients:
 
 
 class TestLogOverHttp:
+    @pytest.mark.slow
     def test_reads_a_web_server(self, log, file, clock, witness):
         log.append(*(withdrawal(f"q{n}") for n in range(700)))
         with files(log) as fetch:
             restart(log, file, clock, fetch=fetch, rule=witness.rule).add_checkpoint(log.request(1))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("fault", ["slow", "half", "endless", "closed", "error"])
     def test_bad_servers(self, log, file, clock, witness, fault, monkeypatch):
         monkeypatch.setattr(tiles, "_TIMEOUT_S", 0.5)
@@ -242,6 +245,7 @@ class TestPage:
         assert "Refused, newest first: 17 Jan 2027, 08:00 UTC, size 6: cellar/door has 2 versions" in text
         assert "4 entries, signed last on 17 Jan 2027, 08:00 UTC" in text
 
+    @pytest.mark.slow
     def test_is_one_screen_with_hundreds_of_questions(self, port, log, witness):
         log.append(*(version("q" * 20 + str(n), f"fleet{n % 40}") for n in range(150)))
         assert ask(port, log.request(1))[0] == 200

@@ -72,6 +72,7 @@ class TestFile:
 
 
 class TestWrites:
+    @pytest.mark.slow
     def test_killed_at_every_step_it_is_old_or_new(self, file, monkeypatch):
         old, new = state_of(3), state_of(200)
         file.save(old)

@@ -195,6 +195,7 @@ class TestProtocol:
         assert error.size == 3
         assert witness.state.refusals == ()
 
+    @pytest.mark.slow
     def test_mutants_of_a_request_sign_nothing_else(self, log, file, clock):
         witness = begin(log, file, clock)
         log.append(version("door"))
@@ -492,6 +493,7 @@ class TestAccept:
 
 
 class TestConcurrency:
+    @pytest.mark.slow
     def test_a_hundred_requests_at_once(self, log, file, clock):
         witness = begin(log, file, clock)
         for number in range(100):

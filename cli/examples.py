@@ -101,7 +101,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "log list": ("hushmote log list",),
     "log add": (
         "hushmote log add policy main.py --log-key log.key --witnesses witnesses.txt",
-        "hushmote log add release SHA256SUMS --version 1.2.0 --log-key log.key --witnesses witnesses.txt",
+        "hushmote log add release SHA256SUMS --version 1.2.0 --log-key log.key",
     ),
     "log export": ("hushmote log export /var/www/log",),
     "log proof": ("hushmote log proof room_temp --log-key log.key --witnesses witnesses.txt",),

@@ -27,7 +27,8 @@ class TestWitness:
 
     def __init__(self, name="w1.example", number=10):
         self.secret = SecretKey(name, bytes([number] * 32), bytes([number + 1] * 32))
-        self.size, self.root, self.posts, self.answer = 0, Tree().root(), [], None
+        self.size, self.root, self.posts = 0, Tree().root(), []
+        self.answer: tuple[int, str, dict[str, str]] | None = None
         self._lock = threading.Lock()
 
     @property

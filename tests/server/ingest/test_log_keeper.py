@@ -67,7 +67,7 @@ class Serving:
     def now(self):
         return datetime.datetime.now(datetime.UTC) + self.ahead
 
-    def turn(self, hours=0):
+    def turn(self, hours=0.0):
         """Make a turn, some hours later."""
         self.ahead += datetime.timedelta(hours=hours)
         self.turns += 10
@@ -108,7 +108,7 @@ class TestAnnounce:
         with Serving(home) as serving:
             serving.turn()
             assert serving.question == OLD
-            assert serving.keeper.stored.checkpoint.size == 1
+            assert [*serving.keeper.stored.checkpoints] == [0, 1]
             assert bytes(serving.keeper.stored.entries[0].entry) == bytes(
                 experiment_entry(*NAMES, serving.retained[TOPIC])
             )
@@ -323,6 +323,7 @@ class TestWitnesses:
             assert serving.question == OLD  # what the log has is still announced
             entries = StoredLog(home)
             entries.refresh()
+            assert entries.checkpoint is not None
             serving.keeper.stored.extend(
                 [each.entry for each in entries.entries], entries.checkpoint, int(time.time())
             )

@@ -59,8 +59,8 @@ def proof(
 
 def logged_board(previous: Board | None = None, **settings: Any) -> Board:
     """Return a board with a log in its policy, with the storage of the previous one if there is one."""
-    stored = () if previous is None else (previous.storage, previous.kept)
-    return Board(*stored, **{"policy": LOGGED, "announce_key": ANNOUNCE} | settings)
+    slots, kept = (None, None) if previous is None else (previous.storage, previous.kept)
+    return Board(slots, kept, **{"policy": LOGGED, "announce_key": ANNOUNCE} | settings)
 
 
 class TestProofs:

@@ -12,18 +12,21 @@ from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
-from boards import FLEET_KEYS, MASTER
+import reference_board as ref
+import reference_log
+from boards import FLEET_KEYS, MASTER, SIGNING
 from command_line import hushmote
 from esphome_host import COMPONENTS, Device, build, esphome, needs_esphome, needs_esphome_build
 from experiments import experiment_json
 from paho.mqtt.enums import CallbackAPIVersion
 from running_aggregator import until
 from serve_process import served
+from traffic import publish
 
 from hushmote.device.ldp_client import Experiment
 from hushmote.fleet.provisioning.master_key import to_text
 from hushmote.server.store import Store
-from hushmote.server.wire.keys import device_key
+from hushmote.server.wire.keys import device_key, sign_experiment
 from hushmote.simulator.broker import MosquittoBroker, free_port
 
 pytestmark = needs_esphome
@@ -229,6 +232,34 @@ def test_host_firmware_reports_after_opt_in_until_budget_ends(tmp_path: Path):
         assert {digest: group for _, digest, group in made} == digests
         reports = sorted(number for number, _, _ in made)
         assert reports == sorted([*range(1, REPORTS + 1)] * len(READINGS))
+
+
+@needs_esphome_build
+def test_takes_part_only_in_what_a_log_has(tmp_path: Path):
+    private = [5**80 + i for i in range(3)]
+    digits = ", ".join(f"'{ref.public_key(key).hex()}'" for key in private)
+    log = f"{{origin: example.org/questions, need: 2, keys: [{digits}]}}"
+    topic = "hushmote/v1/home/experiment/{}"
+    messages = {name: (topic.format(name), payload_of(name, REPORTS)) for name in ("room_temp", "door")}
+    signed = {name: sign_experiment(SIGNING, *message, 1) for name, message in messages.items()}
+    proof = reference_log.proof_of(
+        "example.org/questions", private, (0, 1, 2), topic.format("door"), signed["door"], 5, 9
+    )
+    retained = [(topic.format(name), payload) for name, payload in signed.items()]
+    with MosquittoBroker() as broker:
+        api_port = write(tmp_path, broker.port, consent_from=f"network, log: {log}")
+        publish(broker, [*retained, ("hushmote/v1/home/proof/door", proof)], retain=True)
+        firmware = build(tmp_path, "desk")
+        with (
+            collect_messages(broker) as seen,
+            Device(firmware, tmp_path / "flash", api_port) as device,
+        ):
+            make_ledger(device)
+            device.turn("Takes part", True)
+            until(lambda: sum("/report/" in message[0] for message in seen) == REPORTS, device.log)
+            digests = {message[2] for message in seen if "/report/" in message[0]}
+            assert digests == {Experiment.parse(messages["door"][1]).digest}
+            assert "alike, checked by 2 of 2 witnesses of the log example.org/questions" in device.log()
 
 
 @needs_esphome_build

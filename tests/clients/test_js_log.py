@@ -221,14 +221,14 @@ class TestDoor:
         with MosquittoBroker() as broker:
             publish(broker, messages[:1], retain=True)
             with open_door(broker, fleets=["home"], proofs=True) as door:
-                url = {"url": f"http://127.0.0.1:{door.port}"}
+                url = f"http://127.0.0.1:{door.port}"
                 missing = "e: its proof from the log is missing"
-                assert rig.play(calls, **url) == [[None, missing], None]
+                assert rig.play(calls, url=url) == [[None, missing], None]
                 assert door.ask("GET", "/v1/home/proof/e").status == 404
             publish(broker, messages[1:], retain=True)
             with open_door(broker, fleets=["home"], proofs=True) as door:
-                url = {"url": f"http://127.0.0.1:{door.port}"}
-                answers = rig.play(calls, **url)
+                url = f"http://127.0.0.1:{door.port}"
+                answers = rig.play(calls, url=url)
                 assert answers[0] == [None, None]
                 assert len(answers[1]) == 20
                 answer = door.ask("GET", "/v1/home/proof/e")

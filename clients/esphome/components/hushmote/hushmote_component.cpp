@@ -364,7 +364,7 @@ void Hushmote::set_consent(bool yes, bool at_board) {
   if (code != HUSHMOTE_OK)
     ESP_LOGE(TAG, "%s: %s", yes ? "yes" : "no", hushmote_text(code));
   else if (yes)
-    this->log_groups_();
+    this->log_policy_();
   this->takes_part_->publish_state(hushmote_consent(&this->client_) == HUSHMOTE_YES);
 }
 
@@ -420,11 +420,15 @@ void Hushmote::log_broker_() {
     ESP_LOGW(TAG, "The broker refuses the connection, code %u", reporter.connack);
 }
 
-void Hushmote::log_groups_() {
+void Hushmote::log_policy_() {
   for (unsigned i = 0; i < this->config_.policy->group_count; i++) {
     const auto &group = this->config_.policy->groups[i];
     ESP_LOGI(TAG, "Reports may contain the %s unprotected: %s", group.name, group.value);
   }
+  const auto *log = this->config_.policy->log;
+  if (log != nullptr)
+    ESP_LOGI(TAG, "Each question is asked of every device alike, checked by %u of %u witnesses of the log %s", log->need,
+             log->key_count - 1u, log->origin);
 }
 
 void Hushmote::dump_config() {
@@ -434,11 +438,7 @@ void Hushmote::dump_config() {
                 this->config_.fleet, this->config_.key != nullptr ? "with keys" : "open", this->config_.unsent_max);
   for (const auto &question : this->questions_)
     ESP_LOGCONFIG(TAG, "  %s: every %u s", question.name, (unsigned) (question.interval_ms / 1000));
-  this->log_groups_();
-  const auto *log = this->config_.policy->log;
-  if (log != nullptr)
-    ESP_LOGCONFIG(TAG, "  Takes part only in what the log %s has, checked by %u of %u witnesses", log->origin, log->need,
-                  log->key_count - 1u);
+  this->log_policy_();
 }
 
 void TakesPart::write_state(bool state) { this->parent_->set_consent(state, false); }

@@ -140,7 +140,7 @@ class Hushmote : public Component {
   void report_(Question &question);
   void poll_button_();
   void publish_();
-  void log_groups_();
+  void log_policy_();
   void log_broker_();
   uint32_t key_(const std::string &what) const;
   bool open_flash_();

@@ -403,10 +403,8 @@ static int enroll(struct hushmote_reporter *reporter, unsigned at, const uint8_t
     proof.data = entry->proof;
     proof.bytes = entry->proof_bytes;
     code = hm_enroll(reporter->client, name_of(reporter, at), payload, bytes, false, &proof);
-    if (code == HUSHMOTE_OK) {
+    if (code == HUSHMOTE_OK)
         entry->leaf = proof.leaf;
-        entry->proof_bytes = 0; /* the next version needs another one */
-    }
     return code == HUSHMOTE_REFUSED_NO_PROOF && entry->is_forbidden ? HUSHMOTE_REFUSED_BROKER : code;
 }
 
@@ -467,8 +465,11 @@ int hm_take_message(struct hushmote_reporter *reporter, unsigned at, const uint8
     }
     topic->has_accepted = keep(reporter, at, payload, bytes);
     memcpy(topic->accepted, digest, sizeof digest);
-    if (topic->has_accepted)
+    if (topic->has_accepted) {
+        if (hm_log(config_of(reporter)) != NULL)
+            entry_of(reporter, at)->proof_bytes = 0; /* the next version needs another one */
         return HUSHMOTE_OK;
+    }
     config_of(reporter)->experiments[at].enrolled = 0;
     return topic->refused = HUSHMOTE_STORAGE;
 }

@@ -86,7 +86,7 @@ int hm_settings(const struct hushmote_config *config) {
     if (good && (config->fleet != NULL || config->announce_key != NULL))
         good = is_name(config->fleet, true);
 #if HUSHMOTE_WITH_LOG
-    good = good && (config->policy->log == NULL || config->policy->log->check->fits(config));
+    good = good && (config->policy->log == NULL || (config->policy->log->check != NULL && config->policy->log->check->fits(config)));
 #else
     good = good && config->policy->log == NULL;
 #endif

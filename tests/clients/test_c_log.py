@@ -344,6 +344,17 @@ class TestKept:
         assert board.report() > 0
         assert board.tick()[-1][0] == "report"
 
+    def test_without_room_needs_no_other_proof_once_there_is_some(self):
+        board = logged_board()
+        board.connected()
+        board.proof("e", proof(1))
+        board.full = True
+        board.message("e", version(1))
+        assert board.report() == 0
+        board.full = False
+        board.message("e", version(1))
+        assert board.report() > 0
+
     def test_file_has_index_and_identity_of_the_log(self):
         stored = self.kept_board().kept["e"]
         identity = f"{LOG['origin']} {' '.join(LOG['keys'])} 2".encode()

@@ -532,7 +532,8 @@ class Experiment:
     low = high = fanout = weight_sum = code_count = 0
     domain = 2  # type: int
     every = 1  # type: int
-    missing = leaf = None  # type: int | None
+    missing = None  # type: int | None
+    leaf = None  # type: int | None
 
     @classmethod
     def parse(cls, payload):  # type: (bytes | bytearray | memoryview) -> Experiment

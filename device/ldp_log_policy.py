@@ -37,8 +37,13 @@ def check(log, announce_key):
     good = 2 <= len(keys) == len(log["keys"]) <= 8 and None not in keys
     text = "policy: log's keys must be 2 to 8 different keys of 128 hex digits, first the log's own"
     ldp_client.check(good, text, ldp_client.SettingsError)
-    good = type(log["need"]) is int and 1 <= log["need"] < len(keys)
-    text = "policy: log's need must be an integer from 1 to %d, the number of witnesses" % (len(keys) - 1)
+    # Two groups of more than half have a witness in common, so honest witnesses cannot sign two histories.
+    least, most = (len(keys) + 1) // 2, len(keys) - 1
+    good = type(log["need"]) is int and least <= log["need"] <= most
+    text = "policy: log's need must be more than half of the witnesses, at least %d of %d" % (
+        least,
+        most,
+    )
     ldp_client.check(good, text, ldp_client.SettingsError)
     text = "policy: log requires announce_key, as earlier versions could return without serials"
     ldp_client.check(announce_key is not None, text, ldp_client.SettingsError)

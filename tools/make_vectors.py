@@ -833,21 +833,23 @@ def questions() -> list[dict[str, Any]]:
 
 
 ORIGIN = "example.org/questions"
-LOG_KEYS = [SIGNING_KEY + 100 * i for i in range(1, 5)]  # the log, two witnesses, and a stranger
+LOG_KEYS = [
+    SIGNING_KEY + 100 * i for i in range(1, 5)
+]  # the log and three witnesses, the last often a stranger
 
 
 def logs() -> list[dict[str, Any]]:
     """Return the policies' "log" that proofs() refers to by number."""
-    keys = [ref.public_key(key).hex() for key in LOG_KEYS[:3]]
-    rule = {"origin": ORIGIN, "keys": keys, "need": 2}
+    keys = [ref.public_key(key).hex() for key in LOG_KEYS]
+    rule = {"origin": ORIGIN, "keys": keys[:3], "need": 2}
     swapped = [keys[0], keys[2], keys[1]]
-    return [rule, rule | {"need": 1}, rule | {"origin": "example.org/question"}, rule | {"keys": swapped}]
+    return [rule, rule | {"keys": keys}, rule | {"origin": "example.org/question"}, rule | {"keys": swapped}]
 
 
 def proofs() -> list[dict[str, Any]]:
     """Return proofs under one of logs(), and the entry's index or why they are refused."""
     origin, fleet, name = ORIGIN, "home", "e"
-    two, one, other, swapped = range(4)
+    two, three, other, swapped = range(4)
     topic = f"hushmote/v1/{fleet}/experiment/{name}"
     payload = ref.signed(text(), SIGNING_KEY, fleet, name, 7)
     malformed = "its proof is malformed"
@@ -884,9 +886,8 @@ def proofs() -> list[dict[str, Any]]:
     good = proof(5, 9)
     path_end = len(good) - 3 * 65
     assert path_end == 9 + 4 * 32
-    add(proof(5, 9, [0, 1]), None, 5, log=one)
-    add(proof(5, 9, [0, 2]), None, 5, log=one)
-    add(good, None, 5, log=one)
+    for signers in ([0, 1, 2], [0, 1, 3], [0, 2, 3], [0, 1, 2, 3]):
+        add(proof(5, 9, signers), None, 5, log=three)
     add(b"", "its proof from the log is missing")
     # Lengths and numbers.
     for length in (1, 8, 9, 10, path_end - 1, path_end, path_end + 64, len(good) - 1):
@@ -931,8 +932,10 @@ def proofs() -> list[dict[str, Any]]:
     add(head + first + second, few)
     add(head + first + third, few)
     add(head + second + third, few)
-    add(head + second + third, few, log=one)
-    add(head + first, few, log=one)
+    add(head + first, few, log=three)
+    for signer in (1, 2, 3):
+        add(proof(5, 9, [0, signer]), few, log=three)
+    add(proof(5, 9, [1, 2, 3]), few, log=three)
     add(head + first + second + second, malformed)
     add(head + first + third + second, malformed)
     add(head + second + first + third, malformed)

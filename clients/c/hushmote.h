@@ -121,21 +121,22 @@ struct hushmote_log {
     const char *origin;      /**< The log's name, such as "example.org/questions". */
     const char *const *keys; /**< P-256 keys, each as 128 lowercase hex digits: the log's, then those of witnesses. */
     uint8_t key_count;       /**< Number of keys, 2 to 8. */
-    uint8_t need;            /**< Number of witnesses that must have signed, 1 to key_count - 1. */
+    uint8_t need;            /**< Number of witnesses that must have signed, more than half of them. */
     const struct hushmote_log_check *check; /**< &hushmote_log_check. */
 };
 
 /**
- * @brief Define a const log, for HUSHMOTE_POLICY_WITH_LOG(); a wrong number of keys does not compile.
+ * @brief Define a const log, for HUSHMOTE_POLICY_WITH_LOG(); a wrong number of keys or witnesses does not compile.
  *
  * @param id Name of the variable.
  * @param origin The log's name.
- * @param need Number of witnesses that must have signed.
+ * @param need Number of witnesses that must have signed, more than half of them.
  * @param ... 2 to 8 keys, each as 128 lowercase hex digits: the log's, then those of witnesses.
  */
 #define HUSHMOTE_LOG(id, origin, need, ...)                                                                            \
     static const char *const id##_keys[] = {__VA_ARGS__};                                                              \
-    typedef char id##_is_wrong[sizeof id##_keys / sizeof *id##_keys <= 8 && (need) >= 1 &&                             \
+    typedef char id##_is_wrong[sizeof id##_keys / sizeof *id##_keys <= 8 &&                                            \
+                                       2 * (need) >= sizeof id##_keys / sizeof *id##_keys &&                           \
                                        (need) < sizeof id##_keys / sizeof *id##_keys                                   \
                                    ? 1                                                                                 \
                                    : -1];                                                                              \

@@ -103,8 +103,9 @@ static int verify(const struct hushmote_config *config, const struct hushmote_pi
 
 static bool fits(const struct hushmote_config *config) {
     const struct hushmote_log *log = config->policy->log;
-    bool good = config->announce_key != NULL && log->need >= 1 && log->need < log->key_count && log->key_count <= HM_LOG_KEYS &&
-                log->origin[0] != 0;
+    /* need: more than half of the witnesses, as two such groups have one in common; key_count includes the log's own key */
+    bool good = config->announce_key != NULL && 2u * log->need >= log->key_count && log->need < log->key_count &&
+                log->key_count <= HM_LOG_KEYS && log->origin[0] != 0;
     for (const char *c = log->origin; *c; c++)
         good = good && *c > ' ' && *c <= '~' && *c != '+';
     for (unsigned i = 0; i < log->key_count; i++) {

@@ -10,7 +10,7 @@ export interface Log {
   origin: string;
   /** 2 to 8 different P-256 keys, each as 128 lowercase hex digits: the log's, then those of witnesses. */
   keys: string[];
-  /** Number of witnesses that must have signed. */
+  /** Number of witnesses that must have signed, more than half of them. */
   need: number;
 }
 

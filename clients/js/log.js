@@ -16,7 +16,7 @@ const MALFORMED = 'its proof is malformed';
 const WRONG = 'it is not in the log, or a signature in its proof is wrong';
 const FEW = 'too few witnesses have signed its proof';
 const FORM =
-  "policy: log must be origin, keys and need: a name without spaces; 2 to 8 different keys of 128 lowercase hex digits, the log's first; the number of witnesses needed, at most those listed";
+  "policy: log must be origin, keys and need: a name without spaces; 2 to 8 different keys of 128 lowercase hex digits, the log's first; the number of witnesses needed, more than half of those listed";
 const KEYED = 'policy: log requires announceKey: without serials, earlier versions could return';
 
 const utf8 = (text) => new TextEncoder().encode(text);
@@ -30,7 +30,8 @@ const isKey = (x) => typeof x === 'string' && /^[0-9a-f]{128}$/.test(x);
 function isLog(log) {
   const { origin, keys, need, ...more } = log ?? {};
   const areKeys = Array.isArray(keys) && keys.length >= 2 && keys.length <= 8 && keys.every(isKey);
-  const isNeed = Number.isInteger(need) && need >= 1 && need < keys?.length;
+  // More than half of the witnesses: two such groups have one in common. The log's own key is one of the keys.
+  const isNeed = Number.isInteger(need) && 2 * need >= keys?.length && need < keys.length;
   return isName(origin) && areKeys && new Set(keys).size === keys.length && isNeed && !Object.keys(more).length;
 }
 

@@ -101,6 +101,8 @@ class TestPolicy:
             {"origin": "a\n"},
             {"need": 0},
             {"need": 3},
+            {"need": 1},
+            {"keys": (*LOG["keys"], f"{1:0128x}", f"{2:0128x}")},
             {"keys": LOG["keys"][:1]},
             {"keys": (*LOG["keys"], LOG["keys"][1])},
             {"keys": (LOG["keys"][0], LOG["keys"][0], LOG["keys"][2])},
@@ -362,7 +364,9 @@ class TestKept:
         assert stored[:-4] == struct.pack(">I", 1) + version(1) + tail
 
     @pytest.mark.parametrize(
-        "change", [{"need": 1}, {"origin": "example.org/other"}, {"keys": LOG["keys"][::-1]}], ids=str
+        "change",
+        [{"keys": LOG["keys"][:2], "need": 1}, {"origin": "example.org/other"}, {"keys": LOG["keys"][::-1]}],
+        ids=str,
     )
     def test_by_another_log_needs_a_proof_but_keeps_its_serial(self, change: dict[str, Any]):
         board = logged_board(self.kept_board(), policy=POLICY | {"log": LOG | change})

@@ -368,7 +368,14 @@ def test_component_compiles_for_esp32(tmp_path: Path):
         ({"groups": "Firmware"}, "must be 1 to 32 of a-z, 0-9, _ and -"),
         ({"consent_from": f"network, log: {{origin: a, keys: [{KEYS[0]}], need: 1}}"}, "at least 2"),
         ({"consent_from": f"network, log: {{origin: a, keys: [{KEYS[0]}, {KEYS[0]}], need: 1}}"}, "two keys"),
-        ({"consent_from": f"network, log: {{origin: a, keys: [{', '.join(KEYS)}], need: 2}}"}, "at most 1"),
+        (
+            {"consent_from": f"network, log: {{origin: a, keys: [{', '.join(KEYS)}], need: 2}}"},
+            "at least 1 of 1",
+        ),
+        (
+            {"consent_from": f"network, log: {{origin: a, keys: [{', '.join(KEYS)}, {'3' * 128}], need: 1}}"},
+            "more than half of the witnesses",
+        ),
         (
             {"consent_from": f"network, log: {{origin: a b, keys: [{', '.join(KEYS)}], need: 1}}"},
             "the log's name",
@@ -377,7 +384,7 @@ def test_component_compiles_for_esp32(tmp_path: Path):
     ids=[
         *("sum", "reading", "four readings", "consent_from", "ask"),
         *("no version", "no value", "number as value", "quote in value", "identity", "name of group"),
-        *("one key", "same key", "need", "origin"),
+        *("one key", "same key", "need", "half", "origin"),
     ],
 )
 def test_reports_yaml_errors_before_build(tmp_path: Path, changes: dict, message: str):

@@ -126,10 +126,12 @@ class TestPolicy:
             LOG | {"keys": LOG["keys"][:1]},
             LOG | {"keys": [LOG["keys"][0], *LOG["keys"][:2]]},
             LOG | {"keys": [key[:-1] for key in LOG["keys"]]},
+            LOG | {"need": 1},
+            LOG | {"keys": [*LOG["keys"], "1" * 128, "2" * 128]},
         ],
         ids=[
             *("empty", "text", "number", "field", "origin", "need above", "no need", "one key", "same key"),
-            "short key",
+            *("short key", "half of two", "half of four"),
         ],
     )
     def test_with_wrong_log_is_refused(self, rig: Rig, log: Any):
@@ -183,11 +185,14 @@ class TestEnroll:
         assert (made, kept) == (("reporting", 5, None), ("reporting", 5, reason))
 
     def test_preview_names_the_witnesses(self, rig: Rig):
-        names = [key[:8] for key in LOG["keys"][1:]]
-        for need, start in ((2, ""), (1, "1 of ")):
-            policy = POLICY | {"log": LOG | {"need": need}}
+        first, second = (key[:8] for key in LOG["keys"][1:])
+        for more, names in (
+            ([], f"{first} and {second}"),
+            (["1" * 128], f"2 of {first}, {second} and 11111111"),
+        ):
+            policy = POLICY | {"log": LOG | {"keys": LOG["keys"] + more}}
             *_, text = rig.play([["enroll", version(1), proof(1)], ["preview", "e", True]], policy)
-            checked = f"checked by {start}{names[0]} and {names[1]}"
+            checked = f"checked by {names}"
             words = f"Asked of every device alike, {checked}; entry 5 of {LOG['origin']}."
             assert text.splitlines()[-1] == words
 

@@ -125,9 +125,11 @@ class TestPolicy:
             ({**LOG, "keys": (*LOG["keys"], "zz" * 64)}, "keys must be 2 to 8"),
             ({**LOG, "keys": (*LOG["keys"], b"00" * 64)}, "keys must be 2 to 8"),
             ({**LOG, "keys": tuple(f"{n:0128x}" for n in range(9))}, "keys must be 2 to 8"),
-            ({**LOG, "need": 0}, "need must be an integer from 1 to 2"),
-            ({**LOG, "need": 3}, "need must be an integer from 1 to 2"),
-            ({**LOG, "need": True}, "need must be an integer from 1 to 2"),
+            ({**LOG, "need": 0}, "need must be more than half of the witnesses, at least 2 of 2"),
+            ({**LOG, "need": 1}, "need must be more than half of the witnesses"),
+            ({**LOG, "need": 3}, "need must be more than half of the witnesses"),
+            ({**LOG, "need": True}, "need must be more than half of the witnesses"),
+            ({**LOG, "keys": (*LOG["keys"], "1" * 128, "2" * 128)}, "need must be .*, at least 3 of 4"),
         ],
     )
     def test_rejects_malformed_log_in_one_line(self, log: Any, words: str):
@@ -141,10 +143,10 @@ class TestPolicy:
     def test_none_is_a_policy_without_log(self):
         assert Client(POLICY | {"log": None}, memory(), "b", fleet=FLEET).log is None
 
-    def test_accepts_two_to_eight_keys(self):
-        for count in (2, 8):
-            some = {"origin": "a", "keys": [f"{n:0128x}" for n in range(count)], "need": count - 1}
-            assert Client(POLICY | {"log": some}, memory(), "b", None, bytes(64), FLEET).log
+    @pytest.mark.parametrize(("count", "need"), [(2, 1), (3, 2), (4, 2), (5, 3), (8, 4), (8, 7)])
+    def test_accepts_more_than_half_of_one_to_seven_witnesses(self, count: int, need: int):
+        some = {"origin": "a", "keys": [f"{n:0128x}" for n in range(count)], "need": need}
+        assert Client(POLICY | {"log": some}, memory(), "b", None, bytes(64), FLEET).log
 
 
 class TestEnroll:
@@ -305,7 +307,7 @@ class TestKept:
             {**LOG, "origin": "example.org/other"},
             {**LOG, "keys": (LOG["keys"][0], LOG["keys"][2], LOG["keys"][1])},
             {**LOG, "keys": LOG["keys"][:2], "need": 1},
-            {**LOG, "need": 1},
+            {**LOG, "keys": (*LOG["keys"], "1" * 128)},
         ],
     )
     def test_other_log_needs_another_proof_and_keeps_serial(self, folder: Path, log: Any):
@@ -464,7 +466,7 @@ class TestAskEach:
     def test_question_of_another_log_is_not_asked(self, folder: Path):
         kept = start(folder, ask="each")
         receive(kept, ("room_temp", signed(5)), ("room_temp/proof", proof(signed(5))))
-        assert start(folder, ask="each", log={**LOG, "need": 1}).asking == {}
+        assert start(folder, ask="each", log={**LOG, "keys": LOG["keys"][:2], "need": 1}).asking == {}
         assert start(folder, ask="each").asking == {"room_temp": signed(5)}
         (folder / "room_temp.ask").unlink()
         kept = start(folder, ask="each", log=None)
@@ -491,8 +493,9 @@ class TestWords:
         assert start(None)._client.log.words() == self.WORDS
         one = {**LOG, "keys": LOG["keys"][:2], "need": 1}
         assert start(None, log=one)._client.log.words() == self.WORDS.partition(" and ")[0]
-        some = {**LOG, "need": 1}
-        assert start(None, log=some)._client.log.words() == self.WORDS.replace("by ", "by 1 of ")
+        some = {**LOG, "keys": (*LOG["keys"], "1" * 128)}
+        words = self.WORDS.replace("by ", "by 2 of ").replace(" and ", ", ") + " and 11111111"
+        assert start(None, log=some)._client.log.words() == words
 
     def test_in_preview_status_and_question(self, capsys: pytest.CaptureFixture[str]):
         kept = start(None)

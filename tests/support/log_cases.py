@@ -92,7 +92,7 @@ def _valid(rng: random.Random) -> Case:
         size = rng.randint(1, size)
     index = rng.choice((0, size - 1, rng.randrange(size)))
     keys = rng.randint(2, 8)
-    need = rng.randint(1, keys - 1)
+    need = rng.randint((keys + 1) // 2, keys - 1)
     signers = [0, *sorted(rng.sample(range(1, keys), rng.randint(need, keys - 1)))]
     origin = rng.choice(("example.org/questions", "x", "a" * 255, "[fd00::1]:80/!~"))
     log = {"origin": origin, "keys": [_public(key) for key in _PRIVATE[:keys]], "need": need}

@@ -77,7 +77,9 @@ def write(path: Any, count: int, each: int, seed: int = 1) -> None:
         logs = []
         for keys in private:
             points = [ref.public_key(key).hex() for key in keys]
-            logs.append({"origin": ORIGIN, "keys": points, "need": rng.randrange(1, len(keys))})
+            logs.append(
+                {"origin": ORIGIN, "keys": points, "need": rng.randrange((len(keys) + 1) // 2, len(keys))}
+            )
         print('"logs":[', *(json.dumps(log) + "," for log in logs), '],\n"proofs":[', sep="\n", file=out)
         for n in range(count):
             size = _size(rng)

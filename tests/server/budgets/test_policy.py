@@ -175,7 +175,10 @@ class TestFile:
         [
             ({"origin": "a b"}, "policy: log's origin must be"),
             ({"keys": ["aa" * 64] * 2}, "policy: log's keys must be 2 to 8 different keys"),
-            ({"need": 3}, "policy: log's need must be an integer from 1 to 2"),
+            (
+                {"need": 3},
+                "policy: log's need must be more than half of the witnesses, at least 2 of 2",
+            ),
             ({"needs": 1}, "must contain only plain values"),
         ],
     )

@@ -209,9 +209,9 @@ def log(value):
     value = LOG(value)
     if len(set(value[CONF_KEYS])) < len(value[CONF_KEYS]):
         raise cv.Invalid("two keys are the same: each witness has its own", [CONF_KEYS])
-    if value[CONF_NEED] >= len(value[CONF_KEYS]):
-        witnesses = len(value[CONF_KEYS]) - 1
-        raise cv.Invalid(f"must be at most {witnesses}, the number of keys of witnesses", [CONF_NEED])
+    least, most = (len(value[CONF_KEYS]) + 1) // 2, len(value[CONF_KEYS]) - 1
+    if not least <= value[CONF_NEED] <= most:
+        raise cv.Invalid(f"must be more than half of the witnesses, at least {least} of {most}", [CONF_NEED])
     return value
 
 

@@ -32,7 +32,7 @@ from hushmote.simulator.broker import MosquittoBroker, free_port
 pytestmark = needs_esphome
 ROOT = Path(__file__).parents[2]
 CLIENTS_C = ROOT / "clients" / "c"
-KEYS = ("1" * 128, "2" * 128)
+KEYS = ("a" * 128, "b" * 128)
 REPORTS = 6
 NUMBER = {"type": "number", "low": 0, "high": 40_000, "bins": 16}
 FIRMWARE = {"group": "firmware", "groups": ["2.3.1", "2.4.0"]}
@@ -373,7 +373,7 @@ def test_component_compiles_for_esp32(tmp_path: Path):
             "at least 1 of 1",
         ),
         (
-            {"consent_from": f"network, log: {{origin: a, keys: [{', '.join(KEYS)}, {'3' * 128}], need: 1}}"},
+            {"consent_from": f"network, log: {{origin: a, keys: [{', '.join(KEYS)}, {'c' * 128}], need: 1}}"},
             "more than half of the witnesses",
         ),
         (

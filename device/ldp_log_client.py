@@ -6,6 +6,7 @@ ldp_log.py describes the policy's "log", and checks proofs. Boards import this f
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 
 import hashlib
+import json
 
 if "." in __name__:  # the package on CPython; on a board, all files are in one folder
     from . import ldp_client
@@ -74,6 +75,9 @@ class Log:
             serial = int.from_bytes(payload.partition(b"\0")[2][:4], "big")
             least = self._client.serials.get(name, 0)
             ldp_client.check(serial >= least, "a newer version was published")
+            # With a list, boards of one group could answer while all others are silent.
+            every = json.loads(payload.partition(b"\0")[0]).get("every")
+            ldp_client.check(not isinstance(every, list), "every must be one number with a log")
             topic = "hushmote/v1/%s/experiment/%s" % (self._client.fleet, name)
             proof, feed = self.proofs.get(name, b""), getattr(self._reporter, "_feed", self.feed)
             ldp_log = ldp_client._import_sibling("ldp_log")

@@ -247,6 +247,14 @@ static int check_message(const struct hushmote_config *config, const char *name,
     return log->check->verify(config, entry, proof);
 }
 
+static bool has_every_list(const uint8_t *json) {
+    struct hm_object fields;
+    const uint8_t *every;
+    hm_json_object(&fields, json);
+    every = hm_take(&fields, HM_F_EVERY);
+    return every != NULL && *every == '[';
+}
+
 /* Check the serial and the signature, which follow the JSON at `end`, and the proof, if the policy has a log. If they are
    valid, the serial becomes the lowest accepted one. The serial is checked first because verifying replayed messages
    would be slow. A withdrawal, which has no JSON, needs no proof: it is always safe to stop. */
@@ -261,6 +269,8 @@ static int check_signature(const struct hushmote_config *config, struct hushmote
     serial = (uint32_t)hm_get(payload + end + 1, 4);
     if (serial < known->serial) /* NOLINT: a parsed experiment's name is in the policy */
         return HUSHMOTE_REFUSED_SERIAL;
+    if (log != NULL && has_every_list(payload)) /* boards of one group could answer while all others are silent */
+        return HUSHMOTE_REFUSED_EVERY;
     if (log != NULL && (proof == NULL || proof->bytes == 0))
         return HUSHMOTE_REFUSED_NO_PROOF;
     code = kept ? HUSHMOTE_OK : check_message(config, name, payload, bytes, log, proof);

@@ -255,7 +255,8 @@ enum hushmote_code {
     HUSHMOTE_REFUSED_NO_PROOF = -27,   /**< Its proof from the log is missing. */
     HUSHMOTE_REFUSED_PROOF = -28,      /**< Its proof is malformed. */
     HUSHMOTE_REFUSED_LOG = -29,        /**< It is not in the log, or a signature in its proof is wrong. */
-    HUSHMOTE_REFUSED_WITNESSES = -30   /**< Too few witnesses have signed its proof. */
+    HUSHMOTE_REFUSED_WITNESSES = -30,  /**< Too few witnesses have signed its proof. */
+    HUSHMOTE_REFUSED_EVERY = -31       /**< Its `every` is a list, but the policy has a log. */
 };
 
 /**

@@ -411,7 +411,7 @@ static int enroll(struct hushmote_reporter *reporter, unsigned at, const uint8_t
 /* Let an experiment wait if another proof could make it acceptable; drop the one that waited before. */
 static void wait_for_proof(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes, int code) {
     struct hushmote_log_entry *entry = entry_of(reporter, at);
-    bool waits = code <= HUSHMOTE_REFUSED_NO_PROOF && bytes <= HUSHMOTE_PAYLOAD_BYTES;
+    bool waits = code <= HUSHMOTE_REFUSED_NO_PROOF && code >= HUSHMOTE_REFUSED_WITNESSES && bytes <= HUSHMOTE_PAYLOAD_BYTES;
     if (entry == NULL)
         return;
     if (waits)

@@ -133,6 +133,7 @@ static const char TEXTS[] =
     "its proof is malformed\0"
     "it is not in the log, or a signature in its proof is wrong\0"
     "too few witnesses have signed its proof\0"
+    "every must be one number with a log\0"
 #endif
     ;
 

@@ -15,6 +15,7 @@ const MISSING = 'its proof from the log is missing';
 const MALFORMED = 'its proof is malformed';
 const WRONG = 'it is not in the log, or a signature in its proof is wrong';
 const FEW = 'too few witnesses have signed its proof';
+const EVERY = 'every must be one number with a log';
 const FORM =
   "policy: log must be origin, keys and need: a name without spaces; 2 to 8 different keys of 128 lowercase hex digits, the log's first; the number of witnesses needed, more than half of those listed";
 const KEYED = 'policy: log requires announceKey: without serials, earlier versions could return';
@@ -117,9 +118,11 @@ export const withLog = (Base) =>
      */
     async enroll(payload, proof) {
       const zero = payload.indexOf(0);
-      const name = readJson(zero < 0 ? payload : payload.subarray(0, zero))?.name;
+      const { name, every } = readJson(zero < 0 ? payload : payload.subarray(0, zero)) ?? {};
       if (typeof name !== 'string') return super.enroll(payload); // refuses it
       try {
+        // With a list, devices of one group could answer while all others are silent.
+        check(!Array.isArray(every), EVERY);
         const leaf = await verifyProof(this.log, this.fleet, name, payload, proof);
         this._leaves.set(String(await sha256(payload.subarray(0, zero))), leaf);
         this._unproven.delete(name);

@@ -241,6 +241,21 @@ class TestMessages:
         board.proof("e", proof(3, index=8))
         assert board.leaf() == 8
 
+    @pytest.mark.parametrize(("ask", "code"), [("once", 0), ("each", CODES["REFUSED_UNASKED"])])
+    def test_with_list_as_every_is_refused(self, ask: str, code: int):
+        board = logged_board(policy=LOGGED | {"ask": ask, "groups": ("firmware",)})
+        for every, expected in (
+            ([1, 2**24], CODES["REFUSED_EVERY"]),
+            ([2, 2], CODES["REFUSED_EVERY"]),
+            (2, code),
+        ):
+            assert board.verified == 0
+            fields = {"group": "firmware", "groups": ["2.4.0"], "every": every}
+            payload = keys.sign_experiment(SIGNING, TOPIC + "e", experiment_json(**fields), 1)
+            origin = LOG["origin"]
+            board.proof("e", reference_log.proof_of(origin, PRIVATE, (0, 1, 2), TOPIC + "e", payload, 5, 9))
+            assert board.take("e", payload) == expected
+
     def test_repeated_ones_cost_no_signature(self):
         board = logged_board()
         board.connected()

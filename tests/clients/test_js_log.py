@@ -175,6 +175,18 @@ class TestEnroll:
         assert answers[7]["name"] == "e"
         assert answers[8:] == [f"{REFUSED}a newer version was published", None, None]
 
+    @pytest.mark.parametrize("ask", [{}, {"ask": "each"}], ids=str)
+    def test_refuses_list_as_every(self, rig: Rig, ask: dict[str, str]):
+        def grouped(every: Any) -> tuple[bytes, bytes]:
+            fields = {"group": "firmware", "groups": ["2.4.0"], "every": every}
+            payload = sign_experiment(SIGNING, TOPIC, experiment_json(**fields), 1)
+            return payload, reference_log.proof_of(LOG["origin"], PRIVATE, (0, 1, 2), TOPIC, payload, 5, 9)
+
+        calls = [["enroll", *grouped(every)] for every in ([1, 2**24], [2, 2], 2)]
+        *refused, taken = rig.play(calls, POLICY | ask | {"groups": ["firmware"]})
+        assert refused == [f"{REFUSED}every must be one number with a log"] * 2
+        assert ask or taken["name"] == "e"
+
     def test_status_has_the_index(self, rig: Rig):
         calls = [["status"], ["enroll", version(1)], ["status"], ["enroll", version(1), proof(1)], ["status"]]
         calls += [["enroll", version(2)], ["status"]]

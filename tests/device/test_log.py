@@ -154,6 +154,21 @@ class TestEnroll:
     def client(self) -> Client:
         return start(None)._client
 
+    @pytest.mark.parametrize("ask", ["once", "each"])
+    def test_refuses_list_as_every(self, ask: str, verified: list[bytes]):
+        kept = start(None, ask=ask, groups=("firmware",))
+        fields = {"group": "firmware", "groups": ["2.4.0"]}
+        for number, every in ((5, [1, 2**24]), (6, [2, 2])):
+            payload = signed(number, every=every, **fields)
+            reasons = receive(kept, ("room_temp/proof", proof(payload)), ("room_temp", payload))
+            assert reasons[-1] == "every must be one number with a log"
+        assert (verified, kept.asking, leaf(kept)) == ([], {}, None)
+        payload = signed(7, every=2, **fields)
+        receive(kept, ("room_temp/proof", proof(payload)), ("room_temp", payload))
+        if ask == "each":
+            kept.agree("room_temp")
+        assert leaf(kept) == 17
+
     def test_takes_only_what_the_log_has(self, client: Any):
         payload = signed(5)
         for data, why in (

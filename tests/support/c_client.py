@@ -49,6 +49,7 @@ CODES = {
     "REFUSED_PROOF": -28,
     "REFUSED_LOG": -29,
     "REFUSED_WITNESSES": -30,
+    "REFUSED_EVERY": -31,
 }
 NAMES = {code: name for name, code in CODES.items()}
 

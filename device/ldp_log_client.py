@@ -85,7 +85,10 @@ class Log:
             feed()  # the message's own signature comes next
             self._add(name, payload, index)
             del self.proofs[name]
-        self._payloads.pop(name, None)
+        if (
+            self._payloads.get(name) == payload
+        ):  # not if someone consents to the version before the one that waits
+            del self._payloads[name]
         return index
 
     # For KeptExperiments and reporters
@@ -120,11 +123,9 @@ class Log:
         if not payload or self.proofs.get(name) == payload:
             return None, None
         self.proofs[name] = payload
+        experiments._refused.pop(name, None)  # even if nothing waits: the refused message may be repeated
         payload = self._payloads.get(name)
-        if payload is None:
-            return None, None
-        experiments._refused.pop(name, None)
-        return name, payload
+        return (None if payload is None else name), payload
 
     def seal(self, name, payload):
         """Return what to keep in flash: an experiment is followed by its index and the log's identity."""

@@ -408,10 +408,11 @@ static int enroll(struct hushmote_reporter *reporter, unsigned at, const uint8_t
     return code == HUSHMOTE_REFUSED_NO_PROOF && entry->is_forbidden ? HUSHMOTE_REFUSED_BROKER : code;
 }
 
-/* Let an experiment wait if another proof could make it acceptable; drop the one that waited before. */
+/* Let an experiment wait if another proof could make it acceptable; drop the one that waited before. The code is that of
+   the broker if it forbids the proof's topic. */
 static void wait_for_proof(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes, int code) {
     struct hushmote_log_entry *entry = entry_of(reporter, at);
-    bool waits = code <= HUSHMOTE_REFUSED_NO_PROOF && code >= HUSHMOTE_REFUSED_WITNESSES && bytes <= HUSHMOTE_PAYLOAD_BYTES;
+    bool waits = code <= HUSHMOTE_REFUSED_BROKER && code >= HUSHMOTE_REFUSED_WITNESSES && bytes <= HUSHMOTE_PAYLOAD_BYTES;
     if (entry == NULL)
         return;
     if (waits)
@@ -437,6 +438,7 @@ static int apply_message(struct hushmote_reporter *reporter, unsigned at, const 
 
 int hm_take_message(struct hushmote_reporter *reporter, unsigned at, const uint8_t *payload, size_t bytes, bool agreed) {
     struct hushmote_topic *topic = reporter->topics + at;
+    const struct hushmote_log_entry *entry = entry_of(reporter, at);
     const struct hushmote_asker *asker = reporter->port->asker;
     uint8_t digest[DIGEST_BYTES];
     int code;
@@ -451,12 +453,15 @@ int hm_take_message(struct hushmote_reporter *reporter, unsigned at, const uint8
             asker->settle(reporter, at, false, false);
         return HUSHMOTE_OK;
     }
-    if (!agreed && topic->why != HUSHMOTE_OK && memcmp(digest, topic->rejected, sizeof digest) == 0)
+    if (!agreed && topic->why != HUSHMOTE_OK && memcmp(digest, topic->rejected, sizeof digest) == 0) {
+        wait_for_proof(reporter, at, payload, bytes, topic->why); /* another message may have ended its wait */
         return topic->refused = topic->why;
+    }
     if (!agreed && config_of(reporter)->experiments[at].withdrawn && bytes > 0 && payload[0] != 0)
         return HUSHMOTE_OK; /* the application decides when to take part again */
     code = apply_message(reporter, at, payload, bytes, agreed);
-    wait_for_proof(reporter, at, payload, bytes, code);
+    if (!agreed || (entry != NULL && entry->bytes == 0)) /* an opt-in to one version does not end the wait of the next */
+        wait_for_proof(reporter, at, payload, bytes, code);
     topic->refused = (int8_t)code;
     if (code != HUSHMOTE_OK) {
         topic->why = (int8_t)(code == HUSHMOTE_BUSY || agreed ? HUSHMOTE_OK : code); /* the same bytes may be accepted later */
@@ -483,9 +488,9 @@ static void take_proof(struct hushmote_reporter *reporter, unsigned at, const ui
         return;
     memcpy(entry->proof, proof, bytes);
     entry->proof_bytes = (uint16_t)bytes;
+    reporter->topics[at].why = HUSHMOTE_OK; /* even if nothing waits: the refused message may be repeated */
     if (entry->bytes == 0)
         return;
-    reporter->topics[at].why = HUSHMOTE_OK;
     (void)hm_take_message(reporter, at, entry->payload, entry->bytes, false);
 }
 

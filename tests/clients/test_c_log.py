@@ -208,6 +208,19 @@ class TestEnroll:
 
 
 class TestMessages:
+    @pytest.fixture
+    def remembers_signatures(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Verify each signature only once in a test, because that is slow with the sanitizers."""
+        verify, known = Board._verify, dict[tuple[bytes, ...], bool]()
+
+        def remember(board: Board, context: Any, *arguments: int) -> bool:
+            case = tuple(map(ctypes.string_at, arguments, (64, 32, 64)))
+            if case not in known:
+                known[case] = verify(board, context, *arguments)
+            return known[case]
+
+        monkeypatch.setattr(Board, "_verify", remember)
+
     def test_topics_of_proofs_are_subscribed_to(self):
         board = logged_board()
         topics = [what[1] for what in board.connected() if what[0] == "subscribe"]
@@ -227,6 +240,23 @@ class TestMessages:
                 board.proof("e", proof(2) if letter == "p" else proof(1))
         assert board.report() > 0
         assert board.leaf() == 5
+
+    @pytest.mark.usefixtures("remembers_signatures")
+    @pytest.mark.parametrize("reconnects", [False, True])
+    def test_in_any_order_end_with_the_newest_version(self, reconnects: bool):
+        for order in log_cases.message_orders(2):
+            board = logged_board()
+            board.connected()
+            for at, message in enumerate(order):
+                if reconnects and at % 3 == 2:
+                    board.lost()
+                    board.connected()
+                number = int(message[1])
+                if message[0] == "v":
+                    board.message("e", version(number))
+                else:
+                    board.proof("e", proof(number, index=number))
+            assert f"v{board.leaf()}" == max(order), order
 
     def test_newer_proof_may_precede_the_newer_version(self):
         board = logged_board()
@@ -319,6 +349,18 @@ class TestMessages:
         board.subscribed("e", 0)
         board.message("e", version(2))
         board.proof("e", proof(2))
+        assert board.report() > 0
+
+    def test_refused_while_forbidden_needs_only_the_proof(self):
+        board = logged_board()
+        board.connected()
+        board.subscribed("e", 128)
+        board.message("e", version(1))
+        board.lost()
+        board.connected()
+        board.subscribed("e", 0)
+        board.message("e", version(1))
+        board.proof("e", proof(1))
         assert board.report() > 0
 
     def test_withdrawal_ends_what_waits(self):
@@ -415,6 +457,15 @@ class TestKept:
 class TestAskingEach:
     POLICY = LOGGED | {"ask": "each"}
     UNASKED = CODES["REFUSED_UNASKED"]
+
+    def test_opt_in_to_old_version_does_not_end_wait_of_next(self):
+        board = logged_board(policy=self.POLICY)
+        board.proof("e", proof(1))
+        assert board.take("e", version(1)) == self.UNASKED
+        board.message("e", version(2))
+        assert board.agree("e", version(1)) == 0
+        board.proof("e", proof(2, index=6))
+        assert (board.leaf(), board.board.serial("e")) == (6, 2)
 
     def test_asks_only_what_the_log_has(self):
         board = logged_board(policy=self.POLICY)

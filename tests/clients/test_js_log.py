@@ -229,6 +229,17 @@ class TestEnroll:
         assert (answers[6], answers[7]["name"]) == (MISSING, "e")
         assert answers[8]["experiments"]["e"]["leaf"] == 7
 
+    def test_ends_with_the_newest_version_in_any_order(self, rig: Rig):
+        messages = {f"v{n}": version(n) for n in (1, 2, 3)} | {f"p{n}": proof(n, n) for n in (1, 2, 3)}
+        for order in log_cases.message_orders(3):
+            calls, newest = [], {"v": "", "p": ""}
+            for message in order:
+                newest[message[0]] = message
+                if newest["v"]:
+                    calls.append(["enroll", messages[newest["v"]], messages.get(newest["p"])])
+            *_, status = rig.play([*calls, ["status"]])
+            assert f"v{status['experiments']['e']['leaf']}" == max(order), order
+
 
 @pytest.mark.broker
 class TestDoor:

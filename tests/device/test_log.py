@@ -1,5 +1,6 @@
 """A policy with "log": boards take only what the log has, on CPython and on each MicroPython."""
 
+import functools
 import json
 import os
 import shutil
@@ -7,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import log_cases
 import numpy as np
 import pytest
 import random_proofs
@@ -377,6 +379,18 @@ class TestKept:
         assert kept.fault is not None
 
 
+class TestOrders:
+    def test_end_with_the_newest_version(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(ldp_p256, "verify", functools.cache(ldp_p256.verify))
+        versions = {f"v{n}": ("room_temp", signed(n)) for n in (1, 2, 3)}
+        proofs = {f"p{n}": ("room_temp/proof", proof(signed(n), index=n)) for n in (1, 2, 3)}
+        messages = versions | proofs
+        for order in log_cases.message_orders(1):
+            kept = start(None)
+            receive(kept, *(messages[message] for message in order))
+            assert f"v{leaf(kept)}" == max(order), order
+
+
 CUT_STEPS = """
 import os, sys
 sys.path[:0] = [{here!r}]
@@ -477,6 +491,14 @@ class TestAskEach:
         kept = start(folder, ask="each")
         kept.agree("room_temp")
         assert leaf(kept) == leaf(start(folder, ask="each")) == 20
+
+    def test_consent_to_old_version_does_not_end_wait_of_next(self, folder: Path):
+        kept = start(folder, ask="each")
+        other = signed(6, epsilon=2_000_000)
+        receive(kept, ("room_temp/proof", proof(signed(5))), ("room_temp", signed(5)), ("room_temp", other))
+        kept.agree("room_temp")
+        receive(kept, ("room_temp/proof", proof(other, 20)))
+        assert (leaf(kept), kept.asking) == (17, {"room_temp": other})
 
     def test_question_of_another_log_is_not_asked(self, folder: Path):
         kept = start(folder, ask="each")

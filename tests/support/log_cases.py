@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -41,6 +42,23 @@ class Case:
             return ldp_log.verify(self.log, TOPIC, self.payload, self.proof, lambda: None)
         except ldp_client.ExperimentRefused as e:
             return str(e)
+
+
+def message_orders(seed: int) -> Iterator[tuple[str, ...]]:
+    """Yield orders of "v1" to "v3", versions of an experiment, and "p1" to "p3", their proofs.
+
+    On both topics, the last message is that of the newest version. These are all orders of up to five
+    messages about two versions, and random ones of up to twelve about three.
+    """
+    rng = random.Random(seed)  # noqa: S311 (test data)
+    messages = ("v1", "p1", "v2", "p2")
+    exhaustive = (order for count in range(2, 6) for order in itertools.product(messages, repeat=count))
+    more = (*messages, "v3", "p3")
+    drawn = (tuple(rng.choices(more, k=rng.randint(4, 12))) for _ in range(20 * COUNT))
+    for order in itertools.chain(exhaustive, drawn):
+        newest = {message[0]: message for message in order}
+        if set(newest.values()) in ({"v2", "p2"}, {"v3", "p3"}) and max(order)[1] == newest["v"][1]:
+            yield order
 
 
 @functools.cache

@@ -54,10 +54,10 @@ def words(log, names=()):
 
     Args:
         log: The policy's "log".
-        names: Pairs of a witness's key and name; others are named by the first 8 digits of their keys.
+        names: Pairs of a witness's key and name; others are named by the first 16 digits of their keys.
     """
     names = dict(names)
-    witnesses = [names.get(key, key[:8]) for key in log["keys"][1:]]
+    witnesses = [names.get(key, key[:16]) for key in log["keys"][1:]]
     text = ", ".join(witnesses[:-1]) + (" and " if witnesses[1:] else "") + witnesses[-1]
     if log["need"] < len(witnesses):
         text = "%d of %s" % (log["need"], text)

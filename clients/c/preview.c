@@ -138,7 +138,7 @@ static void put_group_value(const struct facts *facts) {
 }
 
 #if HUSHMOTE_WITH_LOG
-/* Write the witnesses, each by the first 8 digits of its key, and how many of them are needed if not all. */
+/* Write the witnesses, each by the first 16 digits of its key, and how many of them are needed if not all. */
 static void put_witnesses(const struct facts *facts) {
     unsigned last = facts->log->key_count - 1u;
     if (facts->log->need < last) {
@@ -148,7 +148,7 @@ static void put_witnesses(const struct facts *facts) {
     for (unsigned i = 1; i <= last; i++) {
         if (i > 1)
             put(facts, i < last ? ", " : " and ");
-        put_bytes(facts, facts->log->keys[i], 8);
+        put_bytes(facts, facts->log->keys[i], 16);
     }
 }
 #endif

@@ -29,9 +29,9 @@ function odds({ responses }) {
   return [used.reduce((sum, [, , seeds]) => sum + seeds, 0), chance];
 }
 
-/** Name a log's witnesses by the first 8 digits of their keys, and say how many are needed if not all. */
+/** Name a log's witnesses by the first 16 digits of their keys, and say how many are needed if not all. */
 function witnesses({ keys, need }) {
-  const names = keys.slice(1).map((key) => key.slice(0, 8));
+  const names = keys.slice(1).map((key) => key.slice(0, 16));
   const start = need < names.length ? `${need} of ` : '';
   return start + [...(names[1] ? [names.slice(0, -1).join(', ')] : []), names.at(-1)].join(' and ');
 }

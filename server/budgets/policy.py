@@ -52,8 +52,8 @@ class PolicyLog:
 
     @property
     def witnesses(self) -> tuple[str, ...]:
-        """The witnesses' names: the first 8 digits of their keys."""
-        return tuple(key[:8] for key in self.keys[1:])
+        """The witnesses' names: the first 16 digits of their keys."""
+        return tuple(key[:16] for key in self.keys[1:])
 
     @property
     def words(self) -> str:

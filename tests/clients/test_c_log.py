@@ -191,7 +191,7 @@ class TestEnroll:
     @pytest.mark.parametrize(("count", "need"), [(2, 1), (3, 2), (4, 2)])
     def test_preview_names_the_witnesses(self, count: int, need: int):
         board = self.begun()
-        witnesses = [key[:8] for key in (*LOG["keys"], "5" * 128)[1:count]]
+        witnesses = [key[:16] for key in (*LOG["keys"], "5" * 128)[1:count]]
         text = f"{', '.join(witnesses[:-1])}{' and ' * (count > 2)}{witnesses[-1]}"
         text = f"{need} of {text}" if need < count - 1 else text
         assert self.enroll(board, version(1), proof(1)) == 0

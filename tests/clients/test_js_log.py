@@ -197,10 +197,10 @@ class TestEnroll:
         assert (made, kept) == (("reporting", 5, None), ("reporting", 5, reason))
 
     def test_preview_names_the_witnesses(self, rig: Rig):
-        first, second = (key[:8] for key in LOG["keys"][1:])
+        first, second = (key[:16] for key in LOG["keys"][1:])
         for more, names in (
             ([], f"{first} and {second}"),
-            (["1" * 128], f"2 of {first}, {second} and 11111111"),
+            (["1" * 128], f"2 of {first}, {second} and {'1' * 16}"),
         ):
             policy = POLICY | {"log": LOG | {"keys": LOG["keys"] + more}}
             *_, text = rig.play([["enroll", version(1), proof(1)], ["preview", "e", True]], policy)

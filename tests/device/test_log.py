@@ -524,14 +524,14 @@ class TestAskEach:
 
 
 class TestWords:
-    WORDS = f"asked of every device alike, checked by {LOG['keys'][1][:8]} and {LOG['keys'][2][:8]}"
+    WORDS = f"asked of every device alike, checked by {LOG['keys'][1][:16]} and {LOG['keys'][2][:16]}"
 
     def test_name_witnesses_by_their_keys(self):
         assert start(None)._client.log.words() == self.WORDS
         one = {**LOG, "keys": LOG["keys"][:2], "need": 1}
         assert start(None, log=one)._client.log.words() == self.WORDS.partition(" and ")[0]
         some = {**LOG, "keys": (*LOG["keys"], "1" * 128)}
-        words = self.WORDS.replace("by ", "by 2 of ").replace(" and ", ", ") + " and 11111111"
+        words = self.WORDS.replace("by ", "by 2 of ").replace(" and ", ", ") + f" and {'1' * 16}"
         assert start(None, log=some)._client.log.words() == words
 
     def test_in_preview_status_and_question(self, capsys: pytest.CaptureFixture[str]):

@@ -167,7 +167,7 @@ class TestFile:
         assert Client(values, MemoryStorage(), "b", None, bytes(64), "home").log is not None
         assert policy.notes(expected) == [
             "Each experiment is in the log example.org/questions: asked of every device alike, checked by "
-            "bbbbbbbb and cccccccc."
+            f"{'b' * 16} and {'c' * 16}."
         ]
 
     @pytest.mark.parametrize(

@@ -5,9 +5,6 @@ ldp_log.py describes the policy's "log", and checks proofs. Boards import this f
 
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 
-import hashlib
-import json
-
 if "." in __name__:  # the package on CPython; on a board, all files are in one folder
     from . import ldp_client
 else:
@@ -36,7 +33,7 @@ class Log:
         self._log = log = client._policy["log"]
         ldp_client._import_sibling("ldp_log_policy").check(log, client._announce_key)
         text = "%s %s %d" % (log["origin"], " ".join(log["keys"]).lower(), log["need"])
-        self._identity = hashlib.sha256(text.encode()).digest()[:8]
+        self._identity = ldp_client._sha256(text.encode())[:8]
         self.proofs = {}
         self.feed = bytes  # a function that does nothing
         self._reporter = None
@@ -44,14 +41,14 @@ class Log:
         self._found = {}  # name -> up to two of (SHA-256, index): the version in force, and one in question
 
     def _index(self, name, payload):
-        digest = hashlib.sha256(payload).digest()
+        digest = ldp_client._sha256(payload)
         for found, index in self._found.get(name, ()):
             if found == digest:
                 return index
         return None
 
     def _add(self, name, payload, index):
-        entry = (hashlib.sha256(payload).digest(), index)
+        entry = (ldp_client._sha256(payload), index)
         self._found[name] = self._found.get(name, [])[-1:] + [entry]
 
     def words(self, exp=None):
@@ -75,9 +72,7 @@ class Log:
             serial = int.from_bytes(payload.partition(b"\0")[2][:4], "big")
             least = self._client.serials.get(name, 0)
             ldp_client.check(serial >= least, "a newer version was published")
-            # With a list, boards of one group could answer while all others are silent.
-            every = json.loads(payload.partition(b"\0")[0]).get("every")
-            ldp_client.check(not isinstance(every, list), "every must be one number with a log")
+            ldp_client._import_sibling("ldp_log_policy").check_every(payload)
             topic = "hushmote/v1/%s/experiment/%s" % (self._client.fleet, name)
             proof, feed = self.proofs.get(name, b""), getattr(self._reporter, "_feed", self.feed)
             ldp_log = ldp_client._import_sibling("ldp_log")

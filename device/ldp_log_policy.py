@@ -3,6 +3,7 @@
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
 import binascii
+import json
 
 if "." in __name__:  # the package on CPython; on a board, all files are in one folder
     from . import ldp_client
@@ -47,6 +48,12 @@ def check(log, announce_key):
     ldp_client.check(good, text, ldp_client.SettingsError)
     text = "policy: log requires announce_key, as earlier versions could return without serials"
     ldp_client.check(announce_key is not None, text, ldp_client.SettingsError)
+
+
+def check_every(payload):
+    """Raise ExperimentRefused if `every` is a list: then one group could answer while others are silent."""
+    every = json.loads(payload.partition(b"\0")[0]).get("every")
+    ldp_client.check(type(every) is not list, "every must be one number with a log")
 
 
 def words(log, names=()):

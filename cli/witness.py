@@ -15,7 +15,6 @@ from .options import AsJson, print_json
 if TYPE_CHECKING:
     from ..fleet.witness.rule import Rule
     from ..fleet.witness.witness import Witness
-    from ..server.log.note import SecretKey
 
 
 def witness_command(  # noqa: PLR0913 - one for each option
@@ -97,10 +96,11 @@ def witness_command(  # noqa: PLR0913 - one for each option
     from ..fleet.witness.state import StateFile
     from ..fleet.witness.witness import Witness
     from ..planning.lifetime import parse_duration
+    from ..server.log.key_file import load_key
     from ..server.log.tiles import reader
 
     every_s = parse_duration(every)
-    secret, read_rule = _read_key(key), _read_rule(Rule, rule)
+    secret, read_rule = load_key(key), _read_rule(Rule, rule)
     with StateFile(state) as file:
         if new_state:
             witness = Witness.begin(secret, read_rule, reader(log), file)
@@ -116,12 +116,10 @@ def witness_command(  # noqa: PLR0913 - one for each option
 
 
 def _create_key(path: Path, name: str, as_json: bool) -> None:
-    from ..server import private_file
-    from ..server.log.note import COSIGNATURE, ECDSA, SecretKey
+    from ..server.log.key_file import create_key
+    from ..server.log.note import COSIGNATURE, ECDSA
 
-    secret = SecretKey.generate(name)
-    with refusing(UsageError, f"write {path}", f"{path} already exists: choose another name"):
-        private_file.create(path, str(secret).encode())
+    secret = create_key(path, name)
     cosignature, p256 = secret.public(COSIGNATURE), secret.public(ECDSA)
     values = {"file": str(path), "for_logs": [str(cosignature), str(p256)], "for_boards": p256.value.hex()}
     if as_json:
@@ -130,17 +128,6 @@ def _create_key(path: Path, name: str, as_json: bool) -> None:
     typer.echo(f"{path} is written: keep it secret, and never use it with a second state.")
     typer.echo(f"for the log's operator:\n  {cosignature}\n  {p256}")
     typer.echo(f"for the boards' policy:\n  {values['for_boards']}")
-
-
-def _read_key(path: Path) -> SecretKey:
-    from ..server.log.note import SecretKey
-    from ..server.private_file import readable_by_others
-
-    with refusing(UsageError, f"read the key {path}"), path.open(encoding="utf-8", errors="replace") as file:
-        mode, text = path.stat().st_mode, file.read(10_000)
-    if readable_by_others(path, mode):
-        raise UsageError(f"{path} is readable by other users; run chmod 600 on it")
-    return SecretKey.parse(text)
 
 
 def _read_rule(rule: type[Rule], path: Path) -> Rule:

@@ -18,6 +18,7 @@ from ...server.ingest.log_keeper import LogKeeper
 from ...server.ingest.log_witnesses import Witness, board_keys_of, load_witnesses, request_signatures
 from ...server.log.copy import LoggedName, breaches, names_of, read_copy
 from ...server.log.entry import Entry, policy_entry
+from ...server.log.key_file import create_key, load_key
 from ...server.log.note import (
     COSIGNATURE,
     ECDSA,
@@ -35,7 +36,6 @@ from ...server.store.store import Store
 from ...server.wire import topics
 from ...server.words.numbers import counted
 from ..options import choose_fleet, print_json, read_store
-from .key import create_key, load_log_key
 
 _FILE_LINE = re.compile(r"[0-9a-f]{64}  \S.*")
 
@@ -55,7 +55,7 @@ class Target:
     def load(self) -> tuple[SecretKey, tuple[Witness, ...]]:
         """Return the key and the witnesses."""
         witnesses = () if self.witnesses is None else load_witnesses(self.witnesses)
-        return load_log_key(self.key), witnesses
+        return load_key(self.key), witnesses
 
 
 def create(file: Path, origin: str, as_json: bool) -> None:
@@ -214,7 +214,7 @@ def check(source: str, key: str, witnesses: Sequence[str], as_json: bool) -> Non
 
 def restore(source: str, key: Path, store_url: str, as_json: bool) -> None:
     """Add the entries of an export that a store lacks."""
-    secret = load_log_key(key)
+    secret = load_key(key)
     public = [secret.public(kind) for kind in (ED25519, ECDSA)]
     copy = read_copy(reader(source), public[0])
     signed = valid_signatures(copy.checkpoint, public)

@@ -30,13 +30,13 @@ from ...server.ingest.pacing import BATCH_S
 from ...server.ingest.pipeline import fleets
 from ...server.ingest.status import health_problem
 from ...server.local_days import WEEKDAYS
+from ...server.log.key_file import load_key
 from ...server.service import process as serving
 from ...server.store.database import parse_url
 from ...server.store.store import Store
 from ...server.typed_numbers import plain_whole_number, typed_float
 from ...server.wire.limits import BATCH_REPORTS
 from ..broker import Connection, settings
-from ..log.key import load_log_key
 from ..options import on_command_line
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def run(options: ServeOptions) -> None:
             raise UsageError("--retire counts the remaining reports and exits; omit --notify")
         if options.witnesses and not options.log_key:
             raise UsageError("--witnesses sign a log: also give its key with --log-key")
-        secret = None if options.log_key is None else load_log_key(options.log_key)
+        secret = None if options.log_key is None else load_key(options.log_key)
         signers = () if options.witnesses is None else load_witnesses(options.witnesses)
         endpoint = None if options.http is None else _endpoint(options.http)
         publisher = None if publication is None else Publisher(store, publication)

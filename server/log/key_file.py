@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 
 from .. import private_file
 from ..errors import os_reason, refusing
-from ..wire import keys
-from .note import NoteRefused, SecretKey, is_name
+from .note import NoteRefused, SecretKey
 
 
 def load_key(file: Path) -> SecretKey:
@@ -34,12 +32,7 @@ def create_key(file: Path, name: str) -> SecretKey:
     Raises:
         NoteRefused: If the file exists or cannot be written, or the name is invalid.
     """
-    if not is_name(name):
-        raise NoteRefused(
-            f"the name of a log or witness has no spaces and no +, as in example.org/questions, not {name!r}"
-        )
-    scalar = 1 + secrets.randbelow(keys.P256_ORDER - 1)
-    key = SecretKey(name, secrets.token_bytes(keys.KEY_BYTES), scalar.to_bytes(keys.KEY_BYTES, "big"))
+    key = SecretKey.generate(name)
     try:
         private_file.create(file, str(key).encode())
     except FileExistsError:

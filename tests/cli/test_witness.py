@@ -177,7 +177,7 @@ class TestRefusals:
         ("--create-key a+b --key k", "name is printable ASCII without spaces and +, not 'a+b'"),
         ("--log l --key k --rule r --state s --http 1:1 --accept 4", "exclude each other"),
         ("--log l --key k --rule r --state s --every soon", "a duration must be like 10min"),
-        ("--log l --key k --rule r --state s", "cannot read the key k: No such file"),
+        ("--log l --key k --rule r --state s", "cannot read k: No such file"),
         ("--log l --key k --rule r --state s", "key file is JSON with name, ed25519", {"k": "{}"}),
         ("--log l --key k --rule r --state s", "cannot read the rule r", {"k": str(KEY)}),
         ("--log l --key k --rule r --state s", "r: origin is missing", {"k": str(KEY), "r": ""}),
@@ -197,7 +197,7 @@ class TestRefusals:
 
     def test_key_that_others_can_read(self, folder):
         (folder / "w.json").chmod(0o644)
-        Refusal(" ".join(("witness", *OPTIONS)), "run chmod 600 on it").check(folder)
+        Refusal(" ".join(("witness", *OPTIONS)), "w.json can be read by other users, who could sign with it: chmod 600 w.json").check(folder)
 
     def test_log_of_another_key(self, folder):
         stranger = SecretKey(LOG.name, b"\7" * 32, b"\2" * 32)

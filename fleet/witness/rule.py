@@ -106,6 +106,7 @@ class Record:
         versions: The number of its versions, counting every change.
         changes: Unix times of the signatures that covered its last changes, oldest first.
         additions: The same of the versions that only appended values to its open group.
+        serial: The highest serial of its versions and withdrawals; 0 in an open fleet.
     """
 
     question: bytes
@@ -113,6 +114,7 @@ class Record:
     versions: int = 1
     changes: tuple[int, ...] = ()
     additions: tuple[int, ...] = ()
+    serial: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,23 +203,33 @@ def _apply(
         return None, None, _outside(f"the fleet {fleet} is not in the rule: ask why, then add it")
     if key is None:
         return None, None, None
-    before = records.get(key)
+    before, serial = records.get(key), entry.serial
+    highest = max(serial or 0, before.serial if before else 0)
     if is_withdrawal:
-        if before is None or before.is_withdrawn:
+        if before is None:
             return None, None, None
-        records[key] = replace(before, is_withdrawn=True)
-        return key, Change.NONE, None
+        records[key] = replace(before, is_withdrawn=True, serial=highest)
+        return None if before.is_withdrawn else key, Change.NONE, None
     fields = question_fields(entry.question)
     if len(entry.question) > MAX_QUESTION_BYTES or fields is None or fields.get("name") != key[1]:
         text = f"an entry of {'/'.join(key)} is not a question of this name that boards can read"
         return None, None, None if is_accepted else Problem(text)
-    change = compare(before.question if before else None, entry.question)
+    change, problem = compare(before.question if before else None, entry.question), None
+    if type(fields.get("every", 1)) is not int:
+        problem = Problem(f"{'/'.join(key)}: every must be one number in a log, the same for all groups")
+    elif before and change is not Change.NONE and serial is not None and serial <= before.serial:
+        problem = Problem(
+            f"{'/'.join(key)} changes with serial {serial}, but serial {before.serial} came before: boards "
+            "could be switched back"
+        )
     if before is None:
-        records[key] = Record(entry.question)
+        records[key] = Record(entry.question, serial=highest)
     else:
         versions = before.versions + (change is not Change.NONE)
-        records[key] = replace(before, question=entry.question, is_withdrawn=False, versions=versions)
-    return key, change, None
+        records[key] = replace(
+            before, question=entry.question, is_withdrawn=False, versions=versions, serial=highest
+        )
+    return key, change, None if is_accepted else problem
 
 
 def _limits(

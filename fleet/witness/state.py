@@ -173,6 +173,7 @@ def _record_values(record: Record) -> dict[str, Any]:
         "versions": record.versions,
         "changes": record.changes,
         "additions": record.additions,
+        "serial": record.serial,
     }
 
 
@@ -210,6 +211,7 @@ def _records(values: dict[str, Any]) -> Iterator[tuple[tuple[str, str], Record]]
                 _whole(record["versions"]),
                 tuple(map(_whole, record["changes"])),
                 tuple(map(_whole, record["additions"])),
+                _whole(record["serial"]),
             ),
         )
 

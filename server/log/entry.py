@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ..wire import topics
+from ..wire import keys, topics
 from .note import NoteRefused
 from .tree import leaf_hash
 
@@ -85,6 +85,12 @@ class Entry:
     def question(self) -> bytes:
         """An experiment's JSON as announced, without serial and signature; empty for a withdrawal."""
         return self.content.partition(b"\0")[0]
+
+    @property
+    def serial(self) -> int | None:
+        """The serial of a signed experiment or withdrawal, or None if it is not signed."""
+        _, zero, rest = self.content.partition(b"\0")
+        return int.from_bytes(rest[: keys.SERIAL_BYTES], "big") if zero else None
 
 
 def experiment_entry(fleet: str, name: str, payload: bytes) -> Entry:

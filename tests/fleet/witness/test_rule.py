@@ -147,6 +147,47 @@ class TestGroups:
         assert problems(records, longer, grouped("1.0"))[0].wait_s == DAY_S
 
 
+def signed(serial, **fields):
+    """Return the entry of a version as a keyed fleet announces it."""
+    content = question(**fields) if fields else b""
+    return bytes(experiment_entry("home", "temp", content + b"\0" + serial.to_bytes(4, "big") + bytes(64)))
+
+
+class TestSerials:
+    @pytest.mark.parametrize("serial", [4, 5])
+    def test_change_needs_a_higher_serial(self, serial):
+        (problem,) = problems(after([signed(5, a=1)]), signed(serial, a=2), now=NOW + DAY_S)
+        assert problem.wait_s is None
+        assert f"home/temp changes with serial {serial}, but serial 5 came before" in problem.text
+        assert problems(after([signed(5, a=1)]), signed(6, a=2), now=NOW + DAY_S) == ()
+
+    @pytest.mark.parametrize("between", [[signed(8)], [signed(6), signed(8)], [signed(8, a=1)]])
+    def test_withdrawals_and_renewals_count(self, between):
+        records = after([signed(5, a=1), *between])
+        assert is_lasting(problems(records, signed(8, a=2), now=NOW + DAY_S))
+        assert problems(records, signed(9, a=2), now=NOW + DAY_S) == ()
+
+    def test_lower_serial_never_lowers_the_highest(self):
+        records = after([signed(5, a=1)], [signed(3, a=1)])
+        assert is_lasting(problems(records, signed(4, a=2), now=NOW + DAY_S))
+
+    def test_person_can_accept_a_lower_serial(self):
+        assert problems(after([signed(5, a=1)]), signed(5, a=2), is_accepted=True) == ()
+
+
+class TestEvery:
+    @pytest.mark.parametrize("every", [[1, 2**24], [], "1", 1.5, True, None])
+    def test_must_be_one_number(self, every):
+        entry = version(group="fw", groups=["yours"], every=every)
+        (problem,) = problems({}, entry)
+        assert problem.text == "home/temp: every must be one number in a log, the same for all groups"
+        assert problem.wait_s is None
+        assert problems({}, entry, is_accepted=True) == ()
+
+    def test_one_number_is_signed(self):
+        assert problems({}, version(group="fw", groups=["1.0"], every=90)) == ()
+
+
 class TestScope:
     def test_refuses_unlisted_fleets_even_if_accepted(self):
         for entry in (version(fleet="other"), bytes(policy_entry("other", {}))):

@@ -25,7 +25,7 @@ def state_of(size, **fields):
     edge = Edge()
     for number in range(size):
         edge.append(leaf_hash(version(a=number)))
-    records = {("home", "temp"): Record('{"ä":"\U0001f600"}'.encode(), True, 3, (NOW,), (NOW, NOW + 1))}
+    records = {("home", "temp"): Record('{"ä":"\U0001f600"}'.encode(), True, 3, (NOW,), (NOW, NOW + 1), 7)}
     refusals = (Refusal(NOW, size + 1, "why", "note"),)
     given = {"records": records, "refusals": refusals, "checkpoint": "a\n—", "time": NOW} | fields
     return State(*KEYS, 0, size, tuple(edge.hashes), **given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,8 +59,8 @@ def witness_command(  # noqa: PLR0913 - one for each option
         bool,
         typer.Option(
             "--new-state",
-            help="Create the state, accept the log's entries up to now, and exit. After a loss of the state, "
-            "the log could have a second history that this witness cannot notice.",
+            help="Create the state, and exit. The rule then applies to all entries of the log. After a loss "
+            "of the state, the log could have a second history that this witness cannot notice.",
         ),
     ] = False,
     create_key: Annotated[
@@ -103,12 +104,12 @@ def witness_command(  # noqa: PLR0913 - one for each option
     secret, read_rule = load_key(key), _read_rule(Rule, rule)
     with StateFile(state) as file:
         if new_state:
-            witness = Witness.begin(secret, read_rule, reader(log), file)
-            _print_size(witness, sorted("/".join(name) for name in witness.state.records), as_json)
+            Witness.begin(secret, read_rule, file)
+            _print_begun(state, as_json)
             return
         witness = Witness(secret, read_rule, reader(log), file)
         if accept is not None:
-            _print_size(witness, list(witness.accept(accept)), as_json)
+            _print_accepted(witness, witness.accept(accept), as_json)
         elif http is not None:
             _serve(witness, http)
         else:
@@ -139,16 +140,24 @@ def _read_rule(rule: type[Rule], path: Path) -> Rule:
         raise UsageError(f"{path}: {e}") from None
 
 
-def _print_size(witness: Witness, changed: list[str], as_json: bool) -> None:
-    size = witness.state.size
+def _print_begun(state: Path, as_json: bool) -> None:
     if as_json:
-        print_json({"size": size, "questions": changed})
+        print_json({"state": str(state), "size": 0})
+    else:
+        typer.echo(f"{state} is written; the rule applies to every entry of the log, from the first one on")
+
+
+def _print_accepted(witness: Witness, changed: Mapping[str, int], as_json: bool) -> None:
+    state = witness.state
+    versions = {"/".join(key): record.versions for key, record in state.records.items()}
+    if as_json:
+        questions = {name: {"versions": versions[name], "new": new} for name, new in changed.items()}
+        print_json({"size": state.size, "questions": questions})
         return
-    if not size:
-        typer.echo("the log has no entries yet (or --log is wrong): every entry will be checked")
-        return
-    names = ", ".join(changed) or "no question"
-    typer.echo(f"accepted the log up to size {size}, with {names}; it checks every change from here on")
+    for name, new in changed.items():
+        count = "1 version" if versions[name] == 1 else f"{versions[name]} versions"
+        typer.echo(f"{name}: {count}, {new} of them accepted now")
+    typer.echo(f"accepted the log up to size {state.size}; the rule applies to every later entry")
 
 
 def _serve(witness: Witness, http: str) -> None:

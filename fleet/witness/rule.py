@@ -138,12 +138,12 @@ class Verdict:
 
     Attributes:
         records: What to remember after signing, by (fleet, name).
-        changed: The questions with new versions or withdrawals, as "fleet/name".
+        changed: How many versions each question with new versions or withdrawals gained, by "fleet/name".
         problems: The reasons not to sign.
     """
 
     records: Mapping[tuple[str, str], Record]
-    changed: tuple[str, ...]
+    changed: Mapping[str, int]
     problems: tuple[Problem, ...]
 
 
@@ -184,8 +184,11 @@ def judge(
             additions=(*after[key].additions, *[now] * additions[key])[-GROUP_ADDITIONS_A_DAY:],
         )
     problems.extend(_sizes(rule, after))
-    changed = sorted({"/".join(key) for counter in counts.values() for key in counter})
-    return Verdict(after, tuple(changed), tuple(dict.fromkeys(problems)))
+    changed = {
+        "/".join(key): changes[key] + additions[key]
+        for key in sorted(set[tuple[str, str]]().union(*counts.values()))
+    }
+    return Verdict(after, changed, tuple(dict.fromkeys(problems)))
 
 
 def _apply(

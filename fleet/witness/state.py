@@ -73,6 +73,11 @@ class State:
     refusals: tuple[Refusal, ...] = ()
 
     @property
+    def is_new(self) -> bool:
+        """Whether the witness has neither signed nor accepted a tree."""
+        return not (self.size or self.checkpoint)
+
+    @property
     def root(self) -> bytes:
         """The root of the tree."""
         return Edge(self.size, self.edge).root

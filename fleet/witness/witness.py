@@ -12,13 +12,13 @@ import contextlib
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from ...server.errors import HushmoteError, os_reason
 from ...server.log.note import COSIGNATURE, Checkpoint, NoteRefused, SecretKey, Signature, valid_signatures
-from ...server.log.tiles import CHECKPOINT, Fetch, FileMissing, read_entries
+from ...server.log.tiles import CHECKPOINT, Fetch, read_entries
 from ...server.log.tree import Edge, ProofRefused, check_consistency, leaf_hash
 from ...server.wire.limits import EARLIEST, LATEST
 from .rule import Rule, Verdict, judge
@@ -103,7 +103,6 @@ class Witness:
         file: Its state file, which must be held.
         clock: Unix time.
         monotonic: Monotonic seconds.
-        state: The state of a new witness; None to read it from the file.
 
     Raises:
         StateError: If the state cannot be used.
@@ -118,7 +117,6 @@ class Witness:
         *,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
-        state: State | None = None,
     ) -> None:
         self.key = key
         self.rule = rule
@@ -128,37 +126,21 @@ class Witness:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._refused: tuple[str, float, NotSigned] | None = None
-        self.state = state or file.load(str(rule.log), str(key.public(COSIGNATURE)))
+        self.state = file.load(str(rule.log), str(key.public(COSIGNATURE)))
 
     @classmethod
-    def begin(
-        cls,
-        key: SecretKey,
-        rule: Rule,
-        fetch: Fetch,
-        file: StateFile,
-        clock: Callable[[], float] = time.time,
-    ) -> Witness:
-        """Create the state of a new witness, which accepts the log's history up to now.
+    def begin(cls, key: SecretKey, rule: Rule, file: StateFile) -> None:
+        """Create the state of a new witness, which has checked nothing yet.
 
-        A log that has no checkpoint yet begins with size 0.
+        The rule applies to the log's whole history at the first check. So no version from before is signed
+        beside another one, unless a person accepts them.
 
         Raises:
             StateError: If there already is a state, or it cannot be written.
-            NoteRefused: If the log cannot be read.
-            NotSigned: If the log lies, or has a fleet that is not in the rule.
         """
         if file.exists():
             raise StateError(f"{file.path} already exists: move it away to begin again")
-        state = State(str(rule.log), str(key.public(COSIGNATURE)))
-        witness = cls(key, rule, fetch, file, clock=clock, state=state)
-        try:
-            fetch(CHECKPOINT)
-        except FileMissing:
-            _save(file, state)
-        else:
-            witness.accept(None)
-        return witness
+        _save(file, State(str(rule.log), str(key.public(COSIGNATURE))))
 
     def add_checkpoint(self, body: bytes) -> tuple[Signature, Signature]:
         """Return the witness's signatures of a tree head; the new state is on disk by then.
@@ -192,13 +174,13 @@ class Witness:
             is_new = checkpoint.size > self.state.size or not self.state.checkpoint
             return checkpoint, self._sign(checkpoint) if is_new else None
 
-    def accept(self, size: int | None) -> tuple[str, ...]:
-        """Accept all entries up to a size, which a person has read; return the names of what changed.
+    def accept(self, size: int) -> Mapping[str, int]:
+        """Accept all entries up to a size, which a person has read; return the versions that each name gained.
 
         The witness then continues from that size. Nothing is signed until the log asks for it.
 
         Args:
-            size: The tree's size; None for all entries.
+            size: The tree's size.
 
         Raises:
             NoteRefused: If the log cannot be read.
@@ -206,28 +188,27 @@ class Witness:
             StateError: If the state cannot be written.
         """
         newest = self._newest()
-        if size is not None:
+        if not self.state.is_new:
             self._check_own(newest)
         checkpoint = self._verified(newest)
         with self._lock:
             now = self._now()
             self._check_is_newer(checkpoint)
-            end = checkpoint.size if size is None else size
-            if not self.state.size <= end <= checkpoint.size:
+            if not self.state.size <= size <= checkpoint.size:
                 raise NotSigned(
                     400,
                     f"the witness is at size {self.state.size} and the log at {checkpoint.size}: accept a "
                     "size from the one to the other",
                 )
             entries = self._read(checkpoint, None)
-            count = end - self.state.size
+            count = size - self.state.size
             verdict = judge(self.rule, self.state.records, entries[:count], now, is_accepted=True)
             self._check_problems(checkpoint, verdict)
             edge = _extended(self.state, entries[:count])
             state = replace(
                 self.state,
-                begun=end,
-                size=end,
+                begun=size if count else self.state.begun,
+                size=size,
                 edge=tuple(edge.hashes),
                 time=now,
                 checkpoint="",
@@ -266,12 +247,12 @@ class Witness:
         if checkpoint.size > self.state.size and any(
             own.verify(checkpoint.text, s) for s in checkpoint.signatures
         ):
-            # Not recorded: the state is wrong.
-            raise NotSigned(
-                403,
-                f"this witness has signed size {checkpoint.size}, but its state has {self.state.size}: the "
-                "state is an old copy; restore the newest one, or begin again with --new-state",
-            )
+            text = f"this witness has signed size {checkpoint.size}, but its state has {self.state.size}: "
+            if self.state.is_new:
+                text += f"restore the newest state, or accept the entries with --accept {checkpoint.size}"
+            else:
+                text += "the state is an old copy; restore the newest one, or begin again with --new-state"
+            raise NotSigned(403, text)  # not recorded: the state is wrong
 
     def _check_is_newer(self, checkpoint: Checkpoint) -> None:
         size = self.state.size

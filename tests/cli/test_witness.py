@@ -96,13 +96,13 @@ class TestServe:
     def test_signs_for_a_log_and_stops(self, folder):
         text = hushmote("witness", *OPTIONS, "--new-state", cwd=folder)
         assert text == (
-            "accepted the log up to size 2, with home/door, home/temp; it checks every change from here on\n"
+            "state.json is written; the rule applies to every entry of the log, from the first one on\n"
         )
         log, port = continued(folder, version("window")), free_port()
         with running(folder, "--http", f"127.0.0.1:{port}") as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
-            status, lines = post(port, log.request(2))
+            status, lines = post(port, log.request(0))
             assert status == 200
             assert KEY.public(ECDSA).verify(log.checkpoint().text, parse_signatures(lines)[1])
             log.append(version("window", a=1))
@@ -120,7 +120,7 @@ class TestServe:
 
     def test_survives_sigkill_between_signatures(self, folder):
         hushmote("witness", *OPTIONS, "--new-state", cwd=folder)
-        log, size = continued(folder), 2
+        log, size = continued(folder), 0
         for number in range(3):
             port = free_port()
             with running(folder, "--http", f"127.0.0.1:{port}") as process:
@@ -129,7 +129,7 @@ class TestServe:
                 log.append(version(f"q{number}"))
                 assert post(port, log.request(size))[0] == 200
                 process.kill()
-            size += 1
+            size = log.tree.size
 
 
 class TestWatch:
@@ -164,8 +164,15 @@ class TestAccept:
     def test_accepts_what_a_person_has_read(self, folder):
         hushmote("witness", *OPTIONS, "--new-state", cwd=folder)
         log = continued(folder, *(version("door", a=number) for number in range(3)))
+        text = hushmote("witness", *OPTIONS, "--accept", "2", cwd=folder)
+        assert text == (
+            "home/door: 1 version, 1 of them accepted now\n"
+            "home/temp: 1 version, 1 of them accepted now\n"
+            "accepted the log up to size 2; the rule applies to every later entry\n"
+        )
         text = hushmote("witness", *OPTIONS, "--accept", "5", "--json", cwd=folder)
-        assert json.loads(text) == {"size": log.tree.size, "questions": ["home/door"]}
+        questions = {"home/door": {"versions": 4, "new": 3}}
+        assert json.loads(text) == {"size": log.tree.size, "questions": questions}
 
 
 class TestRefusals:
@@ -197,11 +204,15 @@ class TestRefusals:
 
     def test_key_that_others_can_read(self, folder):
         (folder / "w.json").chmod(0o644)
-        Refusal(" ".join(("witness", *OPTIONS)), "w.json can be read by other users, who could sign with it: chmod 600 w.json").check(folder)
+        Refusal(
+            " ".join(("witness", *OPTIONS)),
+            "w.json can be read by other users, who could sign with it: chmod 600 w.json",
+        ).check(folder)
 
     def test_log_of_another_key(self, folder):
         stranger = SecretKey(LOG.name, b"\7" * 32, b"\2" * 32)
         log = continued(folder)
         log.write("checkpoint", str(log.checkpoint(secret=stranger)).encode())
-        text = hushmote("witness", *OPTIONS, "--new-state", cwd=folder, expect=1, writes=True)
+        hushmote("witness", *OPTIONS, "--new-state", cwd=folder)
+        text = hushmote("witness", *OPTIONS, "--accept", "2", cwd=folder, expect=1, writes=True)
         assert "it is not signed by example.org/questions+" in text

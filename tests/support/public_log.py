@@ -102,10 +102,13 @@ class Clock:
 
 
 def begin(log: PublicLog, file: StateFile, clock: Callable[[], float], **options: Any) -> Witness:
-    """Begin a witness of a log, with a state."""
+    """Begin a witness of a log, and accept what the log has."""
     chosen = options.pop("rule", rule())
-    Witness.begin(KEY, chosen, tiles.reader(str(log.folder)), file, clock)
-    return restart(log, file, clock, rule=chosen)
+    Witness.begin(KEY, chosen, file)
+    witness = restart(log, file, clock, rule=chosen)
+    if log.tree.size:
+        witness.accept(log.tree.size)
+    return witness
 
 
 def restart(log: PublicLog, file: StateFile, clock: Callable[[], float], **options: Any) -> Witness:

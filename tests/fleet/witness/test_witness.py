@@ -291,7 +291,12 @@ class TestTwoHistories:
             old.check()
         assert refusal(old, body(1, [], witness.state.checkpoint)).status == 403
         file.path.unlink()
-        assert begin(log, file, clock).state.size == 2
+        Witness.begin(KEY, rule(), file)
+        new = restart(log, file, clock)
+        with pytest.raises(NotSigned, match=r"restore the newest state, or accept .* --accept 2"):
+            new.check()
+        new.accept(2)
+        assert new.check()[0].size == 2
 
 
 class TestLies:
@@ -371,7 +376,7 @@ class TestRule:
         assert "--accept 101" in str(error)
         clock.now += DAY_S
         assert refusal(witness, log.request(1)).status == 403
-        assert witness.accept(101) == ("home/temp",)
+        assert witness.accept(101) == {"home/temp": 100}
         assert refusal(witness, log.request(1)).size == 101
         witness.add_checkpoint(log.request(101))
         log.append(version(a=-1))
@@ -409,7 +414,7 @@ class TestRule:
         clock.now = now
         assert "clock is wrong" in str(refusal(witness, log.request(1)))
         with pytest.raises(NotSigned, match="clock is wrong"):
-            witness.accept(None)
+            witness.accept(1)
 
     def test_withdrawals_pass_beside_nothing_else(self, log, file, clock):
         witness = begin(log, file, clock)
@@ -424,7 +429,7 @@ class TestRule:
         error = refusal(witness, log.request(1))
         assert (error.status, "--accept" in str(error)) == (403, False)
         with pytest.raises(NotSigned, match="the fleet office is not in the rule"):
-            witness.accept(None)
+            witness.accept(2)
         wider = restart(log, file, clock, rule=rule(("home", "office")))
         wider.add_checkpoint(log.request(1))
 
@@ -442,10 +447,10 @@ class TestAccept:
     def test_some_of_the_entries(self, log, file, clock):
         witness = begin(log, file, clock)
         log.append(version("door", a=1), version("door", a=2), version("window"))
-        assert witness.accept(2) == ("home/door",)
+        assert witness.accept(2) == {"home/door": 1}
         assert restart(log, file, clock).state.size == 2
         assert refusal(witness, log.request(2)).status == 503
-        assert witness.accept(3) == ("home/door",)
+        assert witness.accept(3) == {"home/door": 1}
         witness.add_checkpoint(log.request(3))
 
     @pytest.mark.parametrize("size", [0, 5, 2**32])
@@ -463,33 +468,41 @@ class TestAccept:
         fork = PublicLog(log.folder, [log.entries[0], version("door", a=9), log.entries[2]])
         assert refusal(witness, fork.request(3)).status == 422
 
-    def test_begins_with_the_history(self, tmp_path, file, clock):
+
+class TestBegin:
+    def test_checks_the_history(self, tmp_path, file, clock):
         log = PublicLog(tmp_path / "log", [version(a=number) for number in range(300)])
-        witness = begin(log, file, clock)
+        Witness.begin(KEY, rule(), file)
+        witness = restart(log, file, clock)
+        error = refusal(witness, log.request(0))
+        assert error.status == 403
+        assert "home/temp has 300 versions since the last signature" in str(error)
+        assert "--accept 300" in str(error)
+        assert witness.accept(300) == {"home/temp": 300}
         assert (witness.state.begun, witness.state.size) == (300, 300)
         log.append(version())
         assert refusal(witness, log.request(300)).retry_after_s == DAY_S
+
+    def test_signs_a_history_of_single_versions(self, log, file, clock):
+        log.append(version("door"), withdrawal("door"), version("door"))
+        Witness.begin(KEY, rule(), file)
+        witness = restart(log, file, clock)
+        witness.add_checkpoint(log.request(0))
+        assert (witness.state.begun, witness.state.size) == (0, 4)
 
     def test_begins_only_once(self, log, file, clock):
         begin(log, file, clock)
         with fails("already exists: move it away", StateError):
             begin(log, file, clock)
 
-    def test_a_failed_begin_leaves_no_state(self, log, file, clock):
-        log.append(version(fleet="office"))
-        with pytest.raises(NotSigned, match="office"):
-            begin(log, file, clock)
-        (log.folder / "tile/entries/000.p/2").unlink()
-        with pytest.raises(NoteRefused, match="cannot be read"):
-            begin(log, file, clock)
-        assert not file.exists()
-
-    def test_begins_before_the_log(self, log, file, clock):
-        (log.folder / "checkpoint").unlink()
-        witness = begin(log, file, clock)
+    def test_needs_no_log(self, file, tmp_path, clock):
+        Witness.begin(KEY, rule(), file)
+        witness = restart(PublicLog(tmp_path / "log"), file, clock)
         assert (witness.state.size, witness.state.records) == (0, {})
-        log.append(version("door", a=1), version("door", a=2))
-        assert refusal(witness, log.request(0)).status == 403
+        (tmp_path / "log/checkpoint").unlink()
+        with pytest.raises(NoteRefused, match="cannot be read"):
+            witness.accept(1)
+        assert witness.state.is_new
 
 
 class TestConcurrency:

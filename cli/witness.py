@@ -109,7 +109,9 @@ def witness_command(  # noqa: PLR0913 - one for each option
             return
         witness = Witness(secret, read_rule, reader(log), file)
         if accept is not None:
-            _print_accepted(witness, witness.accept(accept), as_json)
+            before_s = witness.state.time
+            changed = witness.accept(accept)
+            _print_accepted(witness, changed, before_s, as_json)
         elif http is not None:
             _serve(witness, http)
         else:
@@ -147,13 +149,18 @@ def _print_begun(state: Path, as_json: bool) -> None:
         typer.echo(f"{state} is written; the rule applies to every entry of the log, from the first one on")
 
 
-def _print_accepted(witness: Witness, changed: Mapping[str, int], as_json: bool) -> None:
+def _print_accepted(witness: Witness, changed: Mapping[str, int], before_s: int, as_json: bool) -> None:
     state = witness.state
+    set_back = datetime.datetime.fromtimestamp(before_s, datetime.UTC) if before_s > state.time else None
     versions = {"/".join(key): record.versions for key, record in state.records.items()}
     if as_json:
         questions = {name: {"versions": versions[name], "new": new} for name, new in changed.items()}
-        print_json({"size": state.size, "questions": questions})
+        ahead = set_back and f"{set_back:%Y-%m-%dT%H:%M:%SZ}"
+        print_json({"size": state.size, "questions": questions, "time_was_ahead": ahead})
         return
+    if set_back:
+        moment = f"{set_back:%Y-%m-%d %H:%M} UTC"
+        typer.echo(f"the last signature was at {moment}, ahead of this clock: the rule counts from now on")
     for name, new in changed.items():
         count = "1 version" if versions[name] == 1 else f"{versions[name]} versions"
         typer.echo(f"{name}: {count}, {new} of them accepted now")

@@ -23,6 +23,7 @@ from .rule import Record
 _FORMAT = 1
 _MAX_BYTES = 2**23
 MAX_REFUSALS = 8
+MAX_HEADS = 100
 
 
 class StateError(HushmoteError):
@@ -60,6 +61,7 @@ class State:
         checkpoint: The newest signed checkpoint with the witness's own signatures, or "".
         records: What it remembers of each question, by (fleet, name).
         refusals: The newest refusals, oldest first.
+        heads: Signed tree heads beyond this tree that were refused: the log must not replace them.
     """
 
     log: str
@@ -71,6 +73,7 @@ class State:
     checkpoint: str = ""
     records: Mapping[tuple[str, str], Record] = field(default_factory=dict)
     refusals: tuple[Refusal, ...] = ()
+    heads: tuple[str, ...] = ()
 
     @property
     def is_new(self) -> bool:
@@ -163,6 +166,7 @@ def _encode(state: State) -> bytes:
         "checkpoint": state.checkpoint,
         "questions": {"/".join(key): _record_values(record) for key, record in state.records.items()},
         "refusals": [[r.time, r.size, r.reason, r.checkpoint] for r in state.refusals],
+        "heads": list(state.heads),
     }
     return json.dumps({"sha256": _digest(values), **values}, indent=1).encode() + b"\n"
 
@@ -200,6 +204,7 @@ def _decode(data: bytes) -> State:
         _text(values["checkpoint"]),
         dict(_records(values["questions"])),
         tuple(Refusal(_whole(a), _whole(b), _text(c), _text(d)) for a, b, c, d in values["refusals"]),
+        tuple(map(_text, values["heads"])),
     )
 
 

@@ -12,7 +12,7 @@ import contextlib
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -21,14 +21,15 @@ from ...server.log.note import COSIGNATURE, Checkpoint, NoteRefused, SecretKey, 
 from ...server.log.tiles import CHECKPOINT, Fetch, read_entries
 from ...server.log.tree import Edge, ProofRefused, check_consistency, leaf_hash
 from ...server.wire.limits import EARLIEST, LATEST
-from .rule import Rule, Verdict, judge
-from .state import MAX_REFUSALS, Refusal, State, StateError, StateFile
+from .rule import Record, Rule, Verdict, judge
+from .state import MAX_HEADS, MAX_REFUSALS, Refusal, State, StateError, StateFile
 
 MAX_PROOF = 63
 READ_S = 25.0  # for the entries of one request
 AGAIN_S = 60  # after a failure that may end by itself
 _OLD = re.compile(r"old (0|[1-9][0-9]{0,18})")
 _MAX_READ_BYTES = 2**26
+_TWO_HISTORIES = 422
 
 
 class NotSigned(HushmoteError):
@@ -157,6 +158,7 @@ class Witness:
             if request.old != self.state.size:
                 raise OtherSize(self.state.size)
             self._check_proof(checkpoint, request.proof)
+            self._check_heads(checkpoint, {checkpoint.size: checkpoint.root})
             return self._sign(checkpoint)
 
     def check(self) -> tuple[Checkpoint, tuple[Signature, Signature] | None]:
@@ -171,13 +173,15 @@ class Witness:
         checkpoint = self._verified(newest)
         with self._lock:
             self._check_is_newer(checkpoint)
+            self._check_heads(checkpoint, {checkpoint.size: checkpoint.root})
             is_new = checkpoint.size > self.state.size or not self.state.checkpoint
             return checkpoint, self._sign(checkpoint) if is_new else None
 
     def accept(self, size: int) -> Mapping[str, int]:
-        """Accept all entries up to a size, which a person has read; return the versions that each name gained.
+        """Accept all entries up to a size, which a person has read; return how many versions names gained.
 
-        The witness then continues from that size. Nothing is signed until the log asks for it.
+        The witness then continues from that size. Nothing is signed until the log asks for it. A remembered
+        time that is ahead of the clock is set back to it.
 
         Args:
             size: The tree's size.
@@ -192,8 +196,9 @@ class Witness:
             self._check_own(newest)
         checkpoint = self._verified(newest)
         with self._lock:
-            now = self._now()
+            now = self._clock_time()
             self._check_is_newer(checkpoint)
+            self._check_heads(checkpoint, {checkpoint.size: checkpoint.root})
             if not self.state.size <= size <= checkpoint.size:
                 raise NotSigned(
                     400,
@@ -201,8 +206,16 @@ class Witness:
                     "size from the one to the other",
                 )
             entries = self._read(checkpoint, None)
+            sizes = [head.size for head in self._heads()]
+            if size not in sizes and max(sizes, default=0) > checkpoint.size:
+                raise NotSigned(
+                    503,
+                    f"the log has shown this witness size {max(sizes)}, but its files end at "
+                    f"{checkpoint.size}: try again when they are complete",
+                )
             count = size - self.state.size
-            verdict = judge(self.rule, self.state.records, entries[:count], now, is_accepted=True)
+            records = {name: _until(record, now) for name, record in self.state.records.items()}
+            verdict = judge(self.rule, records, entries[:count], now, is_accepted=True)
             self._check_problems(checkpoint, verdict)
             edge = _extended(self.state, entries[:count])
             state = replace(
@@ -213,6 +226,7 @@ class Witness:
                 time=now,
                 checkpoint="",
                 records=verdict.records,
+                heads=self._heads_above(size),
             )
             _save(self._file, state)
             self.state, self._refused = state, None
@@ -223,10 +237,13 @@ class Witness:
 
     def _now(self) -> int:
         """Return the time for the rule, which never goes back behind the last signature."""
+        return max(self.state.time, self._clock_time())
+
+    def _clock_time(self) -> int:
         now = int(self._clock())
         if not EARLIEST.timestamp() <= now < LATEST.timestamp():
             raise NotSigned(503, "the witness's clock is wrong: it shows a year before 2025 or after 2055")
-        return max(self.state.time, now)
+        return now
 
     def _verified(self, checkpoint: Checkpoint) -> Checkpoint:
         """Return a checkpoint with the log's signature only; refuse it if the log has not signed it."""
@@ -257,11 +274,36 @@ class Witness:
     def _check_is_newer(self, checkpoint: Checkpoint) -> None:
         size = self.state.size
         if checkpoint.size < size:
+            if self._has_begun_with(checkpoint):  # anyone on the way can show an old copy
+                text = f"the log shows an old copy, of size {checkpoint.size}: size {size} is signed"
+                raise NotSigned(503, text)
             self._refuse(
                 checkpoint, NotSigned(403, f"the log went back from size {size} to {checkpoint.size}")
             )
         if checkpoint.size == size and checkpoint.root != self.state.root:
-            self._refuse(checkpoint, NotSigned(422, _two_histories(size)))
+            self._refuse(checkpoint, NotSigned(_TWO_HISTORIES, _two_histories(size)))
+
+    def _has_begun_with(self, checkpoint: Checkpoint) -> bool:
+        """Return whether a smaller tree is the beginning of the one that was signed last."""
+        try:
+            entries = list(read_entries(self._limited(self._monotonic() + READ_S), 0, self.state.size))
+        except NoteRefused:
+            return False
+        edge, sizes = Edge(), {checkpoint.size, self.state.size}
+        roots = {0: edge.root} | _roots(edge, entries, sizes)
+        return (roots[checkpoint.size], edge.root) == (checkpoint.root, self.state.root)
+
+    def _heads(self) -> list[Checkpoint]:
+        return [Checkpoint.parse(note) for note in self.state.heads]
+
+    def _heads_above(self, size: int) -> tuple[str, ...]:
+        return tuple(str(head) for head in self._heads() if head.size > size)
+
+    def _check_heads(self, checkpoint: Checkpoint, roots: Mapping[int, bytes]) -> None:
+        """Refuse a checkpoint if the roots of its tree, by size, are not those of heads refused before."""
+        for head in self._heads():
+            if roots.get(head.size, head.root) != head.root:
+                self._refuse(checkpoint, NotSigned(_TWO_HISTORIES, _two_histories(head.size)))
 
     def _check_proof(self, checkpoint: Checkpoint, proof: Sequence[bytes]) -> None:
         state = self.state
@@ -287,7 +329,13 @@ class Witness:
             verdict = judge(self.rule, state.records, entries, self._now())
             self._check_problems(checkpoint, verdict)
             edge = _extended(state, entries)
-            state = replace(state, size=edge.size, edge=tuple(edge.hashes), records=verdict.records)
+            state = replace(
+                state,
+                size=edge.size,
+                edge=tuple(edge.hashes),
+                records=verdict.records,
+                heads=self._heads_above(edge.size),
+            )
         lines = self.key.cosign(checkpoint.text, int(self._clock()))
         note = str(replace(checkpoint, signatures=(*checkpoint.signatures, *lines)))
         state = replace(state, time=self._now(), checkpoint=note)
@@ -308,8 +356,19 @@ class Witness:
 
         Raises:
             NoteRefused: If they cannot be read.
-            NotSigned: If they are not those of the checkpoint.
+            NotSigned: If they are not those of the checkpoint, or of the heads refused before.
         """
+        entries = list(read_entries(self._limited(end), self.state.size, checkpoint.size))
+        edge = Edge(self.state.size, self.state.edge)
+        roots = _roots(edge, entries, {head.size for head in self._heads()})
+        if edge.root != checkpoint.root:
+            text = f"the log's entries are not those of the tree of size {checkpoint.size} that it signed"
+            self._refuse(checkpoint, NotSigned(403, text))
+        self._check_heads(checkpoint, roots)
+        return entries
+
+    def _limited(self, end: float | None) -> Fetch:
+        """Return the function that reads files, until a monotonic time."""
         count = 0
 
         def fetch(path: str) -> bytes:
@@ -320,11 +379,7 @@ class Witness:
             count += len(data)
             return data
 
-        entries = list(read_entries(fetch, self.state.size, checkpoint.size))
-        if _extended(self.state, entries).root != checkpoint.root:
-            text = f"the log's entries are not those of the tree of size {checkpoint.size} that it signed"
-            self._refuse(checkpoint, NotSigned(403, text))
-        return entries
+        return fetch
 
     def _check_problems(self, checkpoint: Checkpoint, verdict: Verdict) -> None:
         """Refuse a checkpoint for a verdict's problems; those that need a person come first."""
@@ -337,18 +392,29 @@ class Witness:
         text = problems[0].text + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else "")
         if lasting and problems[0].is_acceptable:
             text += f"; someone who has read the entries can accept them with --accept {checkpoint.size}"
-        self._refuse(checkpoint, NotSigned(403, text) if lasting else NotSigned(503, text, max(waits)))
+        refusal = NotSigned(403, text) if lasting else NotSigned(503, text, max(waits))
+        self._refuse(checkpoint, refusal, is_read=True)
 
-    def _refuse(self, checkpoint: Checkpoint, refusal: NotSigned) -> NoReturn:
-        """Remember a refusal, for the page, and raise it."""
+    def _refuse(self, checkpoint: Checkpoint, refusal: NotSigned, *, is_read: bool = False) -> NoReturn:
+        """Remember a refusal, and a tree head that the log must not replace, and raise the refusal.
+
+        Args:
+            checkpoint: The tree head.
+            refusal: Why it is not signed.
+            is_read: Whether its entries were read, and contain the heads refused before.
+        """
         self._refused = (checkpoint.text, self._monotonic() + min(AGAIN_S, refusal.retry_after_s), refusal)
         record = Refusal(int(self._clock()), checkpoint.size, str(refusal), str(checkpoint))
         same = (record.size, record.reason, record.checkpoint)
         others = [r for r in self.state.refusals if (r.size, r.reason, r.checkpoint) != same]
-        is_new = len(others) == len(self.state.refusals)
-        self.state = replace(self.state, refusals=(*others, record)[-MAX_REFUSALS:])
-        if is_new and self._file.exists():
-            with contextlib.suppress(OSError):  # it is for readers, and does not protect anyone
+        before = self.state
+        is_new = len(others) == len(before.refusals)
+        heads = before.heads
+        if checkpoint.size > before.size and refusal.status != _TWO_HISTORIES:
+            heads = _with_head(self._heads(), checkpoint, is_read)
+        self.state = replace(before, refusals=(*others, record)[-MAX_REFUSALS:], heads=heads)
+        if is_new or heads != before.heads:
+            with contextlib.suppress(OSError):  # it is refused in any case, and saved with the next one
                 self._file.save(self.state)
         raise refusal
 
@@ -358,6 +424,38 @@ def _save(file: StateFile, state: State) -> None:
         file.save(state)
     except OSError as e:
         raise StateError(f"cannot write {file.path}: {os_reason(e)}") from None
+
+
+def _with_head(heads: list[Checkpoint], head: Checkpoint, is_read: bool) -> tuple[str, ...]:
+    """Return the refused heads with another one; if there are too many, it replaces one that it contains."""
+    notes = [str(each) for each in heads]
+    if any(each.size == head.size for each in heads):
+        return tuple(notes)
+    if len(heads) >= MAX_HEADS:
+        smallest = min(heads, key=lambda each: each.size)
+        if not is_read or smallest.size > head.size:
+            return tuple(notes)
+        notes.remove(str(smallest))
+    return (*notes, str(head))
+
+
+def _roots(edge: Edge, entries: Sequence[bytes], sizes: Container[int]) -> dict[int, bytes]:
+    """Append entries to an edge, and return the roots at these sizes."""
+    roots = {}
+    for entry in entries:
+        edge.append(leaf_hash(entry))
+        if edge.size in sizes:
+            roots[edge.size] = edge.root
+    return roots
+
+
+def _until(record: Record, now: int) -> Record:
+    """Return a record without times in the future."""
+    return replace(
+        record,
+        changes=tuple(min(time, now) for time in record.changes),
+        additions=tuple(min(time, now) for time in record.additions),
+    )
 
 
 def _extended(state: State, entries: Sequence[bytes]) -> Edge:

@@ -1,6 +1,7 @@
 """`hushmote witness` as people run it: keys, the first start, a log that asks, acceptance and mistakes."""
 
 import contextlib
+import dataclasses
 import http.client
 import json
 import os
@@ -16,7 +17,16 @@ from public_log import KEY, LOG, RULE_FILE, PublicLog, version
 from refusals import Refusal, refusals
 from running_aggregator import WAIT_S
 
-from hushmote.server.log.note import COSIGNATURE, ECDSA, Checkpoint, PublicKey, SecretKey, parse_signatures
+from hushmote.fleet.witness.state import StateFile
+from hushmote.server.log.note import (
+    COSIGNATURE,
+    ECDSA,
+    ED25519,
+    Checkpoint,
+    PublicKey,
+    SecretKey,
+    parse_signatures,
+)
 from hushmote.simulator.broker import free_port
 
 OPTIONS = ("--log", "log", "--key", "w.json", "--rule", "rule.toml", "--state", "state.json")
@@ -172,7 +182,17 @@ class TestAccept:
         )
         text = hushmote("witness", *OPTIONS, "--accept", "5", "--json", cwd=folder)
         questions = {"home/door": {"versions": 4, "new": 3}}
-        assert json.loads(text) == {"size": log.tree.size, "questions": questions}
+        expected = {"size": log.tree.size, "questions": questions, "time_was_ahead": None}
+        assert json.loads(text) == expected
+
+    def test_says_that_a_time_was_ahead(self, folder):
+        hushmote("witness", *OPTIONS, "--new-state", cwd=folder)
+        with StateFile(folder / "state.json") as file:
+            state = file.load(str(LOG.public(ED25519)), str(KEY.public(COSIGNATURE)))
+            file.save(dataclasses.replace(state, time=2_650_000_000))
+        text = hushmote("witness", *OPTIONS, "--accept", "2", cwd=folder)
+        assert text.startswith("the last signature was at 2053-12-22 07:06 UTC, ahead of this clock: ")
+        assert "ahead" not in hushmote("witness", *OPTIONS, "--accept", "2", cwd=folder)
 
 
 class TestRefusals:

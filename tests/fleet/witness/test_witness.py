@@ -266,6 +266,7 @@ class TestTwoHistories:
         log.append(version("door"), version("window"))
         witness.add_checkpoint(log.request(1))
         log.write("checkpoint", str(log.checkpoint(2)).encode())  # from a backup
+        (log.folder / "tile/entries/000.p/3").unlink()
         with pytest.raises(NotSigned, match="went back from size 3 to 2"):
             witness.check()
         assert refusal(witness, log.request(2, 2)).size == 3
@@ -274,6 +275,16 @@ class TestTwoHistories:
         restored.append(version("window", a=1))
         assert refusal(witness, restored.request(2)).size == 3
         assert refusal(witness, restored.request(3)).status == 422
+
+    def test_old_copy_of_the_checkpoint_is_no_accusation(self, log, file, clock):
+        witness = begin(log, file, clock)
+        stale = (log.folder / "checkpoint").read_bytes()
+        log.append(version("door"))
+        witness.check()
+        log.write("checkpoint", stale)
+        with pytest.raises(NotSigned, match="the log shows an old copy, of size 1: size 2 is signed"):
+            witness.check()
+        assert witness.state.refusals == ()
 
     def test_lost_state_is_noticed_in_the_log(self, log, file, clock):
         witness = begin(log, file, clock)
@@ -297,6 +308,81 @@ class TestTwoHistories:
             new.check()
         new.accept(2)
         assert new.check()[0].size == 2
+
+
+class TestRefusedHeads:
+    @pytest.fixture
+    def witness(self, log, file, clock):
+        """Return a witness that has refused size 3 for two versions of a question."""
+        witness = begin(log, file, clock)
+        log.append(version("door", a=1), version("door", a=2))
+        assert "--accept 3" in str(refusal(witness, log.request(1)))
+        return witness
+
+    def other(self, log, *entries):
+        """Return the log with another history behind its first entry, in the same folder."""
+        return PublicLog(log.folder, [log.entries[0], *entries])
+
+    def test_cannot_be_replaced(self, witness, log, file, clock):
+        good = self.other(log, version("window"), version("roof"))
+        for each in (witness, restart(log, file, clock)):
+            error = refusal(each, good.request(1))
+            assert (error.status, "two histories of size 3" in str(error)) == (422, True)
+        with pytest.raises(NotSigned, match="two histories of size 3"):
+            witness.check()
+
+    def test_larger_tree_must_contain_them(self, witness, log):
+        good = self.other(log, version("window"), version("roof"), version("wall"))
+        assert "two histories of size 3" in str(refusal(witness, good.request(1)))
+        log = self.other(log, *log.entries[1:], version("wall"))
+        assert refusal(witness, log.request(1)).status == 403
+
+    def test_both_signed_heads_are_evidence(self, witness, log, file, clock):
+        refusal(witness, self.other(log, version("window"), version("roof")).request(1))
+        state = restart(log, file, clock).state
+        first, second = (Checkpoint.parse(note) for note in (*state.heads, state.refusals[-1].checkpoint))
+        assert first.size == second.size
+        assert first.root != second.root
+
+    def test_accept_takes_only_what_was_refused(self, witness, log):
+        self.other(log, version("door", a=66), version("door", a=67))
+        with pytest.raises(NotSigned, match="two histories of size 3"):
+            witness.accept(3)
+        self.other(log, version("door", a=66), version("door", a=67), version("wall"))
+        with pytest.raises(NotSigned, match="two histories of size 3"):
+            witness.accept(3)
+        again = self.other(log, *log.entries[1:], version("wall"))
+        assert witness.accept(3) == {"home/door": 2}
+        assert witness.state.heads == ()
+        witness.add_checkpoint(again.request(3))
+
+    def test_accept_waits_for_the_files_of_a_larger_one(self, witness, log):
+        self.other(log, log.entries[1])
+        with pytest.raises(NotSigned, match=r"has shown this witness size 3, but its files end at 2"):
+            witness.accept(2)
+
+    def test_unreadable_one_cannot_be_replaced(self, log, file, clock):
+        witness = begin(log, file, clock)
+        log.append(version("door"))
+        (log.folder / "tile/entries/000.p/2").unlink()
+        assert refusal(witness, log.request(1)).status == 503
+        assert "two histories" in str(refusal(witness, self.other(log, version("roof")).request(1)))
+
+    def test_are_forgotten_once_signed(self, witness, log, clock):
+        log.append(version("wall"))
+        witness.accept(3)
+        clock.now += DAY_S
+        witness.add_checkpoint(log.request(3))
+        assert witness.state.heads == ()
+
+    def test_are_bounded_and_still_contained(self, witness, log, monkeypatch):
+        monkeypatch.setattr("hushmote.fleet.witness.witness.MAX_HEADS", 2)
+        for number in range(4):
+            log.append(version("door", a=3 + number))
+            refusal(witness, log.request(1))
+        assert [Checkpoint.parse(note).size for note in witness.state.heads] == [6, 7]
+        other = self.other(log, version("roof"), *log.entries[2:])
+        assert "two histories" in str(refusal(witness, other.request(1)))
 
 
 class TestLies:
@@ -407,6 +493,19 @@ class TestRule:
         assert refusal(restart(log, file, clock), log.request(2)).status == 503
         clock.now = NOW + 31 * DAY_S
         restart(log, file, clock).add_checkpoint(log.request(2))
+
+    def test_person_resets_a_time_in_the_future(self, log, file, clock):
+        witness = begin(log, file, clock)
+        log.append(version("door"))
+        clock.now = NOW + 9000 * DAY_S
+        witness.add_checkpoint(log.request(1))
+        clock.now = NOW + 2 * DAY_S
+        assert witness.accept(2) == {}
+        assert (witness.state.time, witness.state.begun) == (clock.now, 1)
+        log.append(version("door", a=1))
+        assert refusal(witness, log.request(2)).retry_after_s == DAY_S
+        clock.now += DAY_S
+        witness.add_checkpoint(log.request(2))
 
     @pytest.mark.parametrize("now", [0, 1_700_000_000, 3_000_000_000])
     def test_impossible_clock_signs_nothing(self, log, file, clock, now):

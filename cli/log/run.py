@@ -77,8 +77,15 @@ def print_policy(key: Path, witnesses: Path, need: int | None) -> None:
     most = len(public) - 1
     if not most:
         raise UsageError(f"{witnesses} has no witness with a key for boards, whose type is P-256")
-    if most > 7 or (need or 1) > most:
-        raise UsageError(f"--need must be 1 to {most}, the number of witnesses, of which boards know up to 7")
+    if most > 7:
+        raise UsageError(f"boards know up to 7 witnesses, but {witnesses} has {most}: remove some")
+    if need is not None and not most < 2 * need <= 2 * most:
+        least = most // 2 + 1
+        numbers = f"{least} to {most}" if least < most else f"{most}"
+        raise UsageError(
+            f"--need must be {numbers}, more than half of the {most} witnesses, so that no two halves can "
+            "sign two histories"
+        )
     lines = "".join(f'        "{text}",\n' for text in board_keys(public))
     names = ", ".join(each.name for each in public[1:])
     typer.echo(f'    "log": {{"origin": "{secret.name}", "need": {need or most}, "keys": (')
@@ -132,7 +139,7 @@ def add(kind: str, file: Path, target: Target, fleet: str | None, version: str |
                 "this store lacks entries"
             )
         now = int(time.time())
-        for witness in witnesses:
+        for witness in (each for each in witnesses if not each.is_gone):
             request_signatures(stored, secret, witness, now)
         added = stored.append(secret, lambda log: [] if _has(log, entry) else [entry], now)
         number = max(at for at, each in enumerate(stored.entries) if each.entry == entry)

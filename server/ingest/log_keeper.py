@@ -45,7 +45,9 @@ class LogKeeper:
         self.stored = StoredLog(store)
         self.waiting: dict[str, str] = {}
         self._secret = secret
-        self._threads = [WitnessThread(self.stored, secret, witness) for witness in witnesses]
+        self._threads = [
+            WitnessThread(self.stored, secret, witness) for witness in witnesses if not witness.is_gone
+        ]
         self._board_keys = board_keys_of(secret, tuple(witnesses))
         self._size = 0
         self._last: dict[str, int] = {}  # the number of each key's last entry

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import logging
+import re
 import threading
 import time
 import urllib.error
@@ -17,6 +18,7 @@ from typing import NoReturn
 from ..errors import HushmoteError, os_reason
 from ..log.note import (
     ECDSA,
+    ED25519,
     Checkpoint,
     NoteRefused,
     PublicKey,
@@ -30,6 +32,8 @@ from ..store.log import StoredLog
 
 log = logging.getLogger(__name__)
 
+GONE = "-"  # instead of the URL of a witness that no longer exists
+_SIZE = re.compile(r"[0-9]{1,10}")
 _TIMEOUT_S = 30.0
 _MOST_BYTES = 1 << 16
 _FIRST_S, _MOST_S = 2.0, 300.0  # between two attempts
@@ -59,7 +63,7 @@ class Witness:
     """A witness.
 
     Attributes:
-        url: Where it answers, without add-checkpoint.
+        url: Where it answers, without add-checkpoint; GONE if it is neither asked nor waited for.
         keys: Its public keys: the one for cosignatures, the one for boards, or both.
     """
 
@@ -70,6 +74,11 @@ class Witness:
     def name(self) -> str:
         """The name of its keys."""
         return self.keys[0].name
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether only its place in the boards' policy is left."""
+        return self.url == GONE
 
     @property
     def board_key(self) -> PublicKey | None:
@@ -97,8 +106,10 @@ def load_witnesses(file: Path) -> tuple[Witness, ...]:
 
 def _witness(where: str, words: list[str]) -> Witness:
     url, *texts = words
-    if not url.startswith(("http://", "https://")) or not 1 <= len(texts) <= 2:
-        raise WitnessesRefused(f"{where} must be the witness's URL and its one or two public keys")
+    if not (url == GONE or url.startswith(("http://", "https://"))) or not 1 <= len(texts) <= 2:
+        raise WitnessesRefused(
+            f"{where} must be the witness's URL, or - if it is gone, and its one or two public keys"
+        )
     try:
         public = tuple(map(PublicKey.parse, texts))
     except NoteRefused as e:
@@ -109,7 +120,20 @@ def _witness(where: str, words: list[str]) -> Witness:
 
 
 def board_keys_of(secret: SecretKey, witnesses: tuple[Witness, ...]) -> tuple[PublicKey, ...]:
-    """Return the keys that a board's policy lists, in its order: the log's, then the witnesses'."""
+    """Return the keys that a board's policy lists, in its order: the log's, then the witnesses'.
+
+    Raises:
+        WitnessesRefused: If a key appears twice, or is the log's own.
+    """
+    values = {secret.public(kind).value for kind in (ED25519, ECDSA)}
+    for key in (key for witness in witnesses for key in witness.keys):
+        if key.value in values:
+            is_own = key.value in (secret.public(ED25519).value, secret.public(ECDSA).value)
+            why = "is the log's own" if is_own else "is there twice"
+            raise WitnessesRefused(
+                f"the key {key} of the witnesses {why}: give each witness once, with its keys"
+            )
+        values.add(key.value)
     return (secret.public(ECDSA), *(w.board_key for w in witnesses if w.board_key is not None))
 
 
@@ -117,6 +141,9 @@ def request_signatures(stored: StoredLog, secret: SecretKey, witness: Witness, n
     """Have a witness sign the newest checkpoint, and keep its lines.
 
     Even a checkpoint that it has signed is sent again: its answer shows whether it has signed a larger one.
+
+    Only its signatures or the size that it has signed confirm that this store lacks nothing: another status,
+    also of a proxy, says nothing about that, even if there is nothing to sign yet.
 
     Raises:
         WitnessFailed: If it does not sign.
@@ -131,13 +158,11 @@ def request_signatures(stored: StoredLog, secret: SecretKey, witness: Witness, n
         status, text, after_s = _post(witness, old, tree.consistency(old, own.size), own)
         if status != http.client.CONFLICT:
             break
-        signed_size = int(text) if text.strip().isdecimal() else -1
+        signed_size = int(text) if _SIZE.fullmatch(text.strip()) else -1
         _check_conflict(stored, witness, own, old, signed_size)
         old = signed_size
     if status != http.client.OK:
-        if own.size:
-            _refuse(status, text, after_s, witness, own)
-        return
+        _refuse(status, text, after_s, witness, own)
     try:
         lines = parse_signatures(text)
         signed = Checkpoint(own.origin, own.size, own.root, lines)
@@ -177,7 +202,7 @@ def _raise_other_log(witness: Witness, own: Checkpoint) -> NoReturn:
     )
 
 
-def _refuse(status: int, text: str, after_s: float | None, witness: Witness, own: Checkpoint) -> None:
+def _refuse(status: int, text: str, after_s: float | None, witness: Witness, own: Checkpoint) -> NoReturn:
     line = one_line(text.strip() or f"HTTP status {status}")[:300]
     if status == http.client.UNPROCESSABLE_ENTITY:
         _raise_other_log(witness, own)
@@ -284,6 +309,9 @@ class WitnessThread(threading.Thread):
             return -1.0 if e.after_s is None else max(e.after_s, 0.1)
         except StoreError as e:
             self._note(str(e), logging.WARNING)
+            return -1.0
+        except Exception as e:  # a thread that ended would stop every change without a word
+            self._note(f"witness {self.witness.name} cannot be asked: {e!r}", logging.ERROR)
             return -1.0
         self.confirmed, self.stopped = True, False
         if self.problem:

@@ -13,7 +13,7 @@ from command_line import hushmote
 from log_witness import LOG, TestWitness
 
 from hushmote.server.log.entry import experiment_entry
-from hushmote.server.log.note import COSIGNATURE, ED25519
+from hushmote.server.log.note import COSIGNATURE, ECDSA, ED25519
 from hushmote.server.store import Store
 from hushmote.server.store.log import StoredLog
 from hushmote.server.wire import keys, topics
@@ -100,12 +100,34 @@ class TestKey:
         (log,) = eval(f"{{{text}}}").values()
         assert (log["origin"], log["need"], len(log["keys"])) == (LOG.name, 2, 3)
         refusal = says(site.folder, "policy", "--log-key", site.key, "--witnesses", file, "--need", 3, code=1)
-        assert "--need must be 1 to 2" in refusal
+        assert "--need must be 2, more than half of the 2 witnesses" in refusal
+
+    @pytest.mark.parametrize(
+        ("count", "need", "numbers"), [(2, 1, "2"), (3, 1, "2 to 3"), (4, 2, "3 to 4"), (4, 5, "3 to 4")]
+    )
+    def test_policy_needs_more_than_half(self, site, count, need, numbers):
+        file = site.folder / "witnesses.txt"
+        secrets = [TestWitness(f"w{number}.example", 10 * number).secret for number in range(1, 1 + count)]
+        file.write_text("".join(f"- {secret.public(ECDSA)}\n" for secret in secrets))
+        options = "--log-key", site.key, "--witnesses", file, "--need"
+        assert f"--need must be {numbers}, more than half" in says(
+            site.folder, "policy", *options, need, code=1
+        )
+        assert '"need": ' in says(site.folder, "policy", *options, count // 2 + 1)
+
+    def test_policy_refuses_a_key_that_is_there_twice(self, site):
+        file = site.folder / "witnesses.txt"
+        options = "policy", "--log-key", site.key, "--witnesses", file
+        secret = TestWitness().secret
+        file.write_text(2 * f"- {secret.public(COSIGNATURE)} {secret.public(ECDSA)}\n")
+        assert "of the witnesses is there twice: give each" in says(site.folder, *options, code=1)
+        file.write_text(f"- {LOG.public(ECDSA)}\n")
+        assert "of the witnesses is the log's own: give each" in says(site.folder, *options, code=1)
 
     @pytest.mark.parametrize(
         ("line", "words"),
         [
-            ("w1.example+00", "must be the witness's URL and its one or two public keys"),
+            ("w1.example+00", "must be the witness's URL, or - if it is gone, and its one or two public keys"),
             ("http://w1.example x", "has the form NAME\\+ID\\+BASE64"),
             (f"http://w1.example {KEY} {KEY}", "of different types"),
         ],

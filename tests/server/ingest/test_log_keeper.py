@@ -10,8 +10,10 @@ from log_witness import LOG, ORIGIN, TestWitness
 from running_aggregator import until
 
 from hushmote.device import ldp_client, ldp_log
+from hushmote.server.ingest import log_witnesses
 from hushmote.server.ingest.announce import Announcer
 from hushmote.server.ingest.log_keeper import LogKeeper
+from hushmote.server.ingest.log_witnesses import load_witnesses
 from hushmote.server.ingest.pipeline import KnownFleets
 from hushmote.server.ingest.status import Status
 from hushmote.server.log.entry import experiment_entry
@@ -375,6 +377,63 @@ class TestWitnesses:
             assert serving.retained[PROOF] == b""
             witness.answer = None
             serving.signed()
+            assert serving.keeper.warnings == ()
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            (502, "Bad Gateway", {}),
+            (400, "?", {}),
+            (404, "?", {}),
+            (409, "9" * 5000, {}),
+            (409, "\u0662", {}),
+            (503, "later", {"Retry-After": "9" * 400}),
+            (503, "later", {"Retry-After": "\u00b2"}),
+            (302, "", {"Location": "ftp://127.0.0.1:1/x"}),
+            (302, "", {"Location": "http://[::1"}),
+            (700, "", {}),
+        ],
+        ids=range(10),
+    )
+    def test_only_sizes_and_signatures_confirm(self, home, witness, answer, tmp_path):
+        with Serving(home, witness) as serving:
+            serving.signed()
+        witness.answer = answer
+        with Store(f"sqlite:///{tmp_path}/new.sqlite") as new:
+            ask_fleet(new, "home", NEW, keyed=True)
+            with Serving(new, witness) as serving:
+                until(lambda: serving.keeper.warnings, "no warning")
+                serving.turn()
+                assert serving.log == []
+                witness.answer = None
+                serving.keeper._threads[0].wake()
+                until(lambda: "at size 1" in "".join(serving.keeper.warnings), serving.keeper.warnings)
+
+    def test_unexpected_error_does_not_end_the_thread(self, home, witness, monkeypatch):
+        with Serving(home, witness) as serving, monkeypatch.context() as patch:
+            patch.setattr(log_witnesses, "parse_signatures", lambda _: 1 // 0)
+            serving.turn()
+            until(
+                lambda: "cannot be asked: ZeroDivisionError" in "".join(serving.keeper.warnings), "no warning"
+            )
+            patch.undo()
+            serving.signed()
+
+    def test_one_that_is_gone_keeps_its_place(self, home, witness, tmp_path):
+        with TestWitness("w0.example", 20) as gone:
+            file = tmp_path / "witnesses.txt"
+            file.write_text(f"- {gone.line.partition(' ')[2]}{witness.line}")
+            boards = policy(gone, witness)
+        serving = Serving(home)
+        serving.keeper = serving.announcer._keeper = LogKeeper(home, LOG, load_witnesses(file))
+        with serving:
+            serving.signed()
+            verify = ldp_log.verify
+            assert verify(boards, TOPIC, serving.retained[TOPIC], serving.retained[PROOF], lambda: None) == 0
+            home.add_experiment("home", NEW)
+            serving.turn(hours=25)
+            serving.signed()
+            assert serving.question == NEW
             assert serving.keeper.warnings == ()
 
     def test_lies_are_not_published(self, home, witness):

@@ -196,9 +196,10 @@ class Announcer:
                 log.warning("%s is refused by the broker (%s): allow this user to write it", topic, why)
 
     def _log(self, keeper: LogKeeper, payloads: dict[str, bytes], now: datetime.datetime) -> dict[str, bytes]:
-        """Return what to retain of what should be: what is in the log, and withdrawals.
+        """Return what to retain of what should be: what is in the log and signed, and withdrawals.
 
-        While a change waits, devices keep the question before it, as long as its reports count.
+        While a change waits, for its day or for witnesses, devices keep the question before it, as long as
+        its reports count.
         """
         keeper.add(payloads, now)
         waiting = dict(keeper.waiting)
@@ -207,20 +208,37 @@ class Announcer:
         }
         if stops:
             keeper.add(stops, now)
+        kept = {topic: stops.get(topic, keeper.last(topic)) for topic in waiting}
+        retained = {topic: payload for topic, payload in (payloads | kept).items() if payload is not None}
+        for topic, payload in retained.items():
+            if payload != keeper.last(topic) or (before := keeper.signed_before(topic)) is None:
+                continue
+            content, why = before
+            if self._counts(topic, content, now.date()):
+                retained[topic] = content
+                fleet, name = topics.parse_experiment_topic(topic) or ("", topic)
+                waiting.setdefault(topic, f"{name} of fleet {fleet} waits {why}")
         for topic, sentence in waiting.items():
             if self._waiting.get(topic) != sentence:
                 log.info("%s", sentence)
         self._waiting = waiting
-        kept = {topic: stops.get(topic, keeper.last(topic)) for topic in waiting}
-        return {topic: payload for topic, payload in (payloads | kept).items() if payload is not None}
+        return retained
+
+    def _logged_version(self, topic: str, content: bytes) -> Version | None:
+        names = topics.parse_experiment_topic(topic)
+        digest = hashlib.sha256(content.partition(b"\0")[0]).digest()[:4]
+        return None if names is None else self._fleets.rules[names[0]].versions.get(digest)
+
+    def _counts(self, topic: str, content: bytes, today: datetime.date) -> bool:
+        version = self._logged_version(topic, content)
+        return version is not None and version.counts_on(today)
 
     def _stopped(self, keeper: LogKeeper, topic: str, today: datetime.date) -> bytes | None:
         """Return the withdrawal of the question that devices have, if its reports no longer count."""
-        content, names = keeper.last(topic), topics.parse_experiment_topic(topic)
-        if content is None or names is None or keys.is_withdrawal(content):
+        content = keeper.last(topic)
+        if content is None or keys.is_withdrawal(content):
             return None
-        digest = hashlib.sha256(content.partition(b"\0")[0]).digest()[:4]
-        version = self._fleets.rules[names[0]].versions.get(digest)
+        version = self._logged_version(topic, content)
         if version is None or version.counts_on(today):
             return None
         can_withdraw = self._can_sign(version) or self._signed_messages(topic, version)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from ..errors import HushmoteError
-from ..log.change import Change, compare
+from ..log.change import Change, compare, question_fields
 from ..log.entry import Entry
 from ..log.note import Checkpoint, SecretKey
 from ..log.pace import Dated, changes_of_names, due_at, waits_until
@@ -50,7 +50,8 @@ class LogKeeper:
         ]
         self._board_keys = board_keys_of(secret, tuple(witnesses))
         self._size = 0
-        self._last: dict[str, int] = {}  # the number of each key's last entry
+        self._of_key: dict[str, list[int]] = {}  # the numbers of each key's entries
+        self._numbers: dict[tuple[str, bytes], int] = {}  # the same of each key and content
         self._changes: dict[str, list[Dated]] = {}
         self._proofs: dict[tuple[int, int, int], bytes] = {}
 
@@ -79,8 +80,25 @@ class LogKeeper:
 
     def last(self, topic: str) -> bytes | None:
         """Return a topic's last entry, or None."""
-        number = self._last.get(topic)
-        return None if number is None else self.stored.entries[number].entry.content
+        numbers = self._of_key.get(topic)
+        return self.stored.entries[numbers[-1]].entry.content if numbers else None
+
+    def signed_before(self, topic: str) -> tuple[bytes, str] | None:
+        """Return a topic's newest question that every witness has signed, and what the last entry waits for.
+
+        A new board needs a question and a proof that belong together, and finds neither while the last entry
+        waits for witnesses. None if it is signed or a withdrawal, or if there is no signed one before it.
+        """
+        waits = ""
+        for number in reversed(self._of_key.get(topic, [])):
+            content = self.stored.entries[number].entry.content
+            unsigned = next((t for t in self._threads if self._signed_at(number, t.witness) is None), None)
+            if keys.is_withdrawal(content) or not (unsigned or waits):
+                return None
+            if unsigned is None:
+                return content, waits
+            waits = waits or f"until witness {unsigned.witness.name} has signed it"
+        return None
 
     def add(self, payloads: Mapping[str, bytes], now: datetime.datetime) -> None:
         """Add what the log does not have and may have now.
@@ -138,17 +156,24 @@ class LogKeeper:
     def _index(self) -> None:
         if self._size != self.stored.tree.size:
             logged = self.stored.entries
-            self._last = {each.entry.key: number for number, each in enumerate(logged)}
+            self._of_key = {}
+            for number, each in enumerate(logged):
+                self._of_key.setdefault(each.entry.key, []).append(number)
+            self._numbers = {(each.entry.key, each.entry.content): n for n, each in enumerate(logged)}
             self._changes = changes_of_names((each.entry for each in logged), (each.at for each in logged))
             self._size = len(logged)
 
     def _is_due(self, topic: str, payload: bytes, now_s: int) -> bool:
         """Return whether to add an entry now; if not, `waiting` may say why."""
-        if self.last(topic) == payload or (keys.is_withdrawal(payload) and topic not in self._last):
+        if self.last(topic) == payload or (keys.is_withdrawal(payload) and topic not in self._of_key):
             return False
         why = self._why_blocked()
         if not why and not keys.is_withdrawal(payload):
-            why = self._why_early(topic, Entry(topic, payload).question, now_s)
+            question = Entry(topic, payload).question
+            if isinstance((question_fields(question) or {}).get("every"), list):
+                why = "until its every is one number, the same for all groups: witnesses refuse a list"
+            else:
+                why = self._why_early(topic, question, now_s)
         if why and not keys.is_withdrawal(payload):
             names = topics.parse_experiment_topic(topic) or ("", topic)
             self.waiting[topic] = f"{names[1]} of fleet {names[0]} waits {why}"
@@ -184,8 +209,8 @@ class LogKeeper:
         return self.stored.cosigned_at(number + 1, witness.keys[0])
 
     def _proof(self, topic: str, payload: bytes) -> bytes:
-        number = self._last.get(topic)
-        if number is None or keys.is_withdrawal(payload) or self.last(topic) != payload:
+        number = self._numbers.get((topic, payload))
+        if number is None or keys.is_withdrawal(payload):
             return b""
         best = self._best_checkpoint(number)
         if best is None:

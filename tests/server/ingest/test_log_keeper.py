@@ -191,18 +191,51 @@ class TestChange:
             serving.turn(hours=23.9)
             assert serving.question == OLD
             serving.turn(hours=0.2)
-            assert serving.question == NEW
             serving.signed()
+            assert serving.question == NEW
             assert verified(serving, witness) == 1
 
-    def test_clears_the_proof_of_the_question_before(self, home, witness):
+    def test_keeps_the_signed_question_until_the_new_one_is_signed(self, home, witness):
+        with TestWitness("w2.example", 20) as late, Serving(home, witness, late) as serving:
+            until(lambda: serving.turn() and len(serving.retained[PROOF]) > 9 + 2 * 65, "no two witnesses")
+            until(lambda: late.size == 1, "not signed")
+            home.add_experiment("home", NEW)
+            late.answer = 503, "not yet\n", {"Retry-After": "1"}
+            serving.turn(hours=25)
+            until(lambda: witness.size == 2, "not signed")
+            serving.turn()
+            assert [question for _, question in serving.log] == [OLD, NEW]
+            assert serving.question == OLD
+            assert verified(serving, witness, late, need=2) == 0
+            assert serving.announcer._waiting == {
+                TOPIC: "temp of fleet home waits until witness w2.example has signed it"
+            }
+            late.answer = None
+            until(lambda: serving.turn() and serving.question == NEW, serving.announcer._waiting)
+            assert verified(serving, witness, late, need=2) == 1
+            assert serving.announcer._waiting == {}
+
+    def test_withdraws_at_once_while_a_change_is_unsigned(self, home, witness):
         with Serving(home, witness) as serving:
             serving.signed()
             home.add_experiment("home", NEW)
             witness.answer = 503, "not yet\n", {"Retry-After": "1"}
             serving.turn(hours=25)
-            assert serving.question == NEW
+            home.withdraw_experiment("home", "temp")
+            serving.turn()
+            assert keys.is_withdrawal(serving.retained[TOPIC])
             assert serving.retained[PROOF] == b""
+
+    def test_restart_keeps_the_signed_question(self, home, witness):
+        with Serving(home, witness) as serving:
+            serving.signed()
+            home.add_experiment("home", NEW)
+            witness.answer = 503, "not yet\n", {"Retry-After": "3600"}
+            serving.turn(hours=25)
+        with Serving(home, witness) as serving:
+            serving.turn()
+            assert serving.question == OLD
+            assert verified(serving, witness) == 0
 
     def test_waits_until_witnesses_have_signed_the_last_one(self, home, witness):
         with Serving(home, witness) as serving:
@@ -214,6 +247,14 @@ class TestChange:
             assert serving.keeper.waiting == {
                 TOPIC: "temp of fleet home waits until witness w1.example has signed its last change"
             }
+
+    def test_list_of_every_is_not_logged(self, home):
+        with Serving(home) as serving:
+            serving.turn()
+            home.add_experiment("home", payload_of(experiment(group="fw", groups=["1"], every=[1, 90])))
+            serving.turn(hours=25)
+            assert serving.question == OLD
+            assert serving.keeper.waiting[TOPIC].startswith("temp of fleet home waits until its every is one")
 
     def test_only_the_newest_of_several_is_announced(self, home):
         with Serving(home) as serving:

@@ -39,7 +39,9 @@ def export(stored: StoredLog, folder: Path) -> tuple[int, int]:
     with refusing(ExportRefused, f"write {folder}"):
         for path, data in files(tree, entries, since):
             _write(folder / path, data)
-        _write(folder / CHECKPOINT, str(checkpoint).encode())
+        stored.refresh()  # another export may have written what was added meanwhile
+        if _exported_size(stored, folder, stored.checkpoint or checkpoint) <= checkpoint.size:
+            _write(folder / CHECKPOINT, str(checkpoint).encode())
     return since, checkpoint.size
 
 

@@ -9,7 +9,7 @@ from refusals import fails
 from hushmote.server.log.entry import Entry, experiment_entry
 from hushmote.server.log.note import ECDSA, ED25519, Checkpoint, SecretKey, valid_signatures
 from hushmote.server.log.tree import Tree
-from hushmote.server.store import Store
+from hushmote.server.store import Store, log_export
 from hushmote.server.store.check import check
 from hushmote.server.store.log import StoredLog
 
@@ -158,3 +158,19 @@ def test_check_reports_a_damaged_log(store):
         connection.exec_driver_sql("UPDATE log_entry SET content = x'7b7d' WHERE number = 1")
     (violation,) = check(store).violations
     assert "the checkpoint of size 2 is not of its entries" in violation
+
+
+def test_slow_export_does_not_set_the_folder_back(store_url, tmp_path, monkeypatch):
+    with Store(store_url) as store:
+        log, write = log_of(store, entry(0)), log_export.files
+
+        def files(*arguments):
+            monkeypatch.setattr(log_export, "files", write)
+            yield from write(*arguments)
+            log_of(store, entry(1))
+            assert log_export.export(StoredLog(store), tmp_path) == (0, 2)
+
+        monkeypatch.setattr(log_export, "files", files)
+        log_export.export(log, tmp_path)
+        assert Checkpoint.parse((tmp_path / "checkpoint").read_text()).size == 2
+        assert log_export.export(log, tmp_path) == (2, 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime
 import json
+import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -143,7 +144,7 @@ def _print(origin: str, size: int, new: Sequence[News]) -> None:
     for each in new:
         typer.echo(f"{each.number}: {describe(each.entry)}")
         if each.review is None:
-            typer.echo(each.text)
+            typer.echo(each.text if each.entry.experiment else textwrap.indent(each.text, "    ", bool))
         else:
             print_review(each.review)
 

@@ -12,7 +12,7 @@ from boards import SIGNING, experiment, payload_of
 from command_line import hushmote
 from log_witness import LOG, TestWitness
 
-from hushmote.server.log.entry import experiment_entry
+from hushmote.server.log.entry import Entry, experiment_entry
 from hushmote.server.log.note import COSIGNATURE, ECDSA, ED25519
 from hushmote.server.store import Store
 from hushmote.server.store.log import StoredLog
@@ -127,7 +127,10 @@ class TestKey:
     @pytest.mark.parametrize(
         ("line", "words"),
         [
-            ("w1.example+00", "must be the witness's URL, or - if it is gone, and its one or two public keys"),
+            (
+                "w1.example+00",
+                "must be the witness's URL, or - if it is gone, and its one or two public keys",
+            ),
             ("http://w1.example x", "has the form NAME\\+ID\\+BASE64"),
             (f"http://w1.example {KEY} {KEY}", "of different types"),
         ],
@@ -284,6 +287,15 @@ class TestWatch:
         entries = ElementTree.parse(feed).getroot().findall("{http://www.w3.org/2005/Atom}entry")
         titles = [entry.findtext("{http://www.w3.org/2005/Atom}title") for entry in entries]
         assert titles == ["temp of fleet home, withdrawn", "temp of fleet home", "temp of fleet home"]
+
+    def test_entry_cannot_print_lines_of_its_own(self, site):
+        content = "\n".join(["0" * 64 + "  main.py", "1: heat of fleet home", "", "ALARM \x1b[2J\rx"])
+        site.add(Entry("hushmote/release/1.0", content.encode()))
+        site.write()
+        first, *lines = site.watch("--key", KEY).splitlines()
+        assert first == "0: release 1.0"
+        assert [line[:5] for line in lines] == ["    0", "    1", "    ", "    A"]
+        assert lines[3] == "    ALARM \\x1b[2J\\rx"
 
     def test_alarms_if_the_log_became_shorter(self, site):
         site.add(announced(0))

@@ -26,6 +26,7 @@ from ..log.note import (
     parse_signatures,
     valid_signatures,
 )
+from ..log.tiles import open_url
 from ..plain_text import one_line
 from ..store.database import StoreError
 from ..store.log import StoredLog
@@ -224,7 +225,7 @@ def _post(
     request = urllib.request.Request(f"{witness.url}/add-checkpoint", body, method="POST")
     request.add_header("Content-Type", "text/plain; charset=utf-8")
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+        with open_url(request, _TIMEOUT_S) as answer:
             return answer.status, answer.read(_MOST_BYTES).decode("utf-8", "replace"), None
     except urllib.error.HTTPError as e:
         with e:

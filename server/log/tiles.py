@@ -13,11 +13,15 @@ from __future__ import annotations
 import contextlib
 import http.client
 import re
+import socket
+import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from .entry import MAX_BYTES
 from .note import NoteRefused
@@ -154,10 +158,92 @@ def _spans(size: int, since: int) -> Iterator[tuple[int, int]]:
         yield start, min(WIDTH, size - start)
 
 
+def open_url(request: urllib.request.Request, timeout_s: float) -> Any:
+    """Open an http or https address, without redirects to other hosts or schemes.
+
+    A server that sends its head too slowly is cut off when the time is over: urllib's limit is for each read.
+
+    Raises:
+        OSError: If the server does not answer, refuses, or redirects elsewhere.
+        http.client.HTTPException: If the answer is malformed.
+        ValueError: If the address is malformed.
+    """
+    connections = list[http.client.HTTPConnection]()
+    is_over = threading.Event()
+
+    def cut_off() -> None:
+        is_over.set()
+        for connection in connections:
+            with contextlib.suppress(OSError, AttributeError):  # it has no socket yet, or no longer
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(),
+        _Plain(connections),
+        _Secure(connections),
+        _SameHost(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        urllib.request.UnknownHandler(),
+    ):
+        opener.add_handler(handler)
+    timer = threading.Timer(timeout_s, cut_off)
+    timer.daemon = True
+    timer.start()
+    try:
+        response = opener.open(request, timeout=timeout_s)
+    finally:
+        timer.cancel()
+    if is_over.is_set():  # what arrived looks complete
+        response.close()
+        raise TimeoutError(f"it took more than {timeout_s:g} s")
+    return response
+
+
+class _Plain(urllib.request.HTTPHandler):
+    def __init__(self, connections: list[http.client.HTTPConnection]) -> None:
+        super().__init__()
+        self._connections = connections
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_kept(http.client.HTTPConnection, self._connections), req)
+
+
+class _Secure(urllib.request.HTTPSHandler):
+    def __init__(self, connections: list[http.client.HTTPConnection]) -> None:
+        super().__init__()
+        self._connections = connections
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_kept(http.client.HTTPSConnection, self._connections), req)
+
+
+def _kept(kind: Any, connections: list[http.client.HTTPConnection]) -> Any:
+    """Return a function that creates a connection and appends it to the list."""
+
+    def create(*arguments: Any, **options: Any) -> http.client.HTTPConnection:
+        connections.append(kind(*arguments, **options))
+        return connections[-1]
+
+    return create
+
+
+class _SameHost(urllib.request.HTTPRedirectHandler):
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        old, new = urllib.parse.urlsplit(req.full_url), urllib.parse.urlsplit(newurl)
+        is_upgrade = (old.scheme, new.scheme, old.netloc) == ("http", "https", new.netloc) and not old.port
+        if not is_upgrade and (old.scheme, old.netloc) != (new.scheme, new.netloc):
+            raise OSError(f"it redirects to {newurl[:200]}: give that address if it is right")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 def _download(url: str) -> bytes:
     data, end = bytearray(), time.monotonic() + _TIMEOUT_S
     try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response:
+        with open_url(urllib.request.Request(url), _TIMEOUT_S) as response:
             while len(data) <= _MAX_FILE_BYTES and (piece := response.read1(2**16)):
                 data += piece
                 if time.monotonic() > end:  # urllib's limit is for each read

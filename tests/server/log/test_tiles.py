@@ -1,7 +1,14 @@
 """A log exported as tiles is read back, in one step or in many."""
 
+import contextlib
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
 import pytest
 
+from hushmote.server.log import tiles
 from hushmote.server.log.note import NoteRefused
 from hushmote.server.log.tiles import (
     decode_bundle,
@@ -106,3 +113,73 @@ class TestFileOf:
         )
         for path in (*names.split(), *others.split(), "", "tile/0/000\n"):
             assert file_of(path, tree, lambda start, end: ENTRIES[start:end]) is None, path
+
+
+class TestHostileServer:
+    @pytest.mark.parametrize("scheme", ["http", "https", "ftp", "file"])
+    def test_cannot_redirect_to_another_server(self, scheme):
+        with socket.create_server(("127.0.0.1", 0)) as inner:
+            inner.setblocking(False)
+            target = f"{scheme}://127.0.0.1:{inner.getsockname()[1]}/admin"
+            with (
+                serving(301, target) as url,
+                pytest.raises(NoteRefused, match=f"redirects to {scheme}://|is not allowed"),
+            ):
+                reader(url)("checkpoint")
+            with pytest.raises(BlockingIOError):
+                inner.accept()
+
+    def test_can_redirect_within_itself(self):
+        with serving(301, "/log/checkpoint") as url:
+            assert reader(url)("checkpoint") == b"moved"
+
+    def test_dripping_head_is_cut_off(self, monkeypatch):
+        monkeypatch.setattr(tiles, "_TIMEOUT_S", 0.5)
+        ended = threading.Event()
+        with socket.create_server(("127.0.0.1", 0)) as server:
+
+            def drip():
+                client, _ = server.accept()
+                with client:
+                    client.sendall(b"HTTP/1.1 200 OK\r\n")
+                    while not ended.wait(0.1):
+                        try:
+                            client.sendall(b"X")
+                        except OSError:
+                            return
+
+            thread = threading.Thread(target=drip)
+            thread.start()
+            start = time.monotonic()
+            try:
+                with pytest.raises(NoteRefused, match=r"it took more than 0.5 s"):
+                    reader(f"http://127.0.0.1:{server.getsockname()[1]}")("checkpoint")
+                assert time.monotonic() - start < 5
+            finally:
+                ended.set()
+                thread.join()
+
+
+@contextlib.contextmanager
+def serving(status, location):
+    """Serve a redirect for the checkpoint, and a file at /log/checkpoint; yield the address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            is_moved = self.path == "/log/checkpoint"
+            self.send_response(200 if is_moved else status)
+            self.send_header("Location", location)
+            self.end_headers()
+            self.wfile.write(b"moved" * is_moved)
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()

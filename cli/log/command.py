@@ -49,7 +49,7 @@ def log_policy(
     ],
     need: Annotated[
         int | None,
-        typer.Option(help="Number of witnesses that must sign; default: all.", min=1, max=7),
+        typer.Option(help="Number of witnesses that must sign, more than half; default: all.", min=1, max=7),
     ] = None,
 ) -> None:
     """Print what boards that require the log have in their POLICY."""

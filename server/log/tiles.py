@@ -16,7 +16,6 @@ import re
 import socket
 import threading
 import time
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -32,10 +31,6 @@ CHECKPOINT = "checkpoint"
 _MAX_FILE_BYTES = WIDTH * (2 + MAX_BYTES)
 _TIMEOUT_S = 30.0
 _TILE = re.compile(r"tile/([0-7]|entries)/((?:x[0-9]{3}/){0,3}[0-9]{3})(?:\.p/([1-9][0-9]{0,2}))?")
-
-
-class FileMissing(NoteRefused):
-    """Raised if a log does not have a file."""
 
 
 Fetch = Callable[[str], bytes]
@@ -251,10 +246,7 @@ def _download(url: str) -> bytes:
             if response.length and len(data) <= _MAX_FILE_BYTES:
                 raise NoteRefused(f"{url} cannot be read: it ended early")
     except (OSError, http.client.HTTPException, ValueError) as e:
-        is_missing = isinstance(e, urllib.error.HTTPError) and e.code in (404, 410)
-        raise (FileMissing if is_missing else NoteRefused)(
-            f"{url} cannot be read: {getattr(e, 'reason', e)}"
-        ) from None
+        raise NoteRefused(f"{url} cannot be read: {getattr(e, 'reason', e)}") from None
     if len(data) > _MAX_FILE_BYTES:
         raise NoteRefused(f"{url} is longer than any file of a log")
     return bytes(data)
@@ -265,7 +257,7 @@ def _read(path: Path) -> bytes:
         with path.open("rb") as file:
             data = file.read(_MAX_FILE_BYTES + 1)
     except OSError as e:
-        raise (FileMissing if isinstance(e, FileNotFoundError) else NoteRefused)(
+        raise NoteRefused(
             f"{path} cannot be read: {e.strerror}; a log's folder is what its export wrote"
         ) from None
     if len(data) > _MAX_FILE_BYTES:

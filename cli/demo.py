@@ -133,6 +133,7 @@ def _show_log(broker: str, out: Path, as_json: bool) -> None:
     address = settings(broker).address() if "://" in broker else broker
     if broker == "nats" or isinstance(address, NatsAddress):
         raise UsageError("--log supports one MQTT broker: auto, embedded, mosquitto or mqtt://host")
+    require("uvicorn", "the log and its witnesses")
     from ..simulator import log_demo
     from ..simulator.deployment import Place
 

@@ -63,7 +63,9 @@ OPTIONAL = {
         "fleet.door.app",
         "fleet.witness.app",
         "server.service.http_endpoint",
+        "server.service.log_files",
         "server.service.request_body",
+        "simulator.log_demo",
     },
     "uvicorn": {"fleet.door.process", "server.service.bounded_http", "simulator.live_demo"},
 }

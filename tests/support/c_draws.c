@@ -117,7 +117,7 @@ int parse(const uint8_t *json, size_t bytes, struct hushmote_experiment *e);
 int parse(const uint8_t *json, size_t bytes, struct hushmote_experiment *e) {
     static const char *const names[] = {"e", "room_temp", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
     static const struct hushmote_group groups[] = {{"firmware", NULL}};
-    static const struct hushmote_policy policy = {0, 0, 0, 0, false, 3, names, 1, groups};
+    static const struct hushmote_policy policy = {0, 0, 0, 0, false, 3, names, 1, groups, NULL};
     static const struct hushmote_config config = {.policy = &policy};
     unsigned number;
     return hm_parse(&config, json, bytes, e, &number);

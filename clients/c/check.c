@@ -509,9 +509,16 @@ static void check_questions(void) {
     }
 }
 
+/* An emulated RP2040 takes many seconds for the signatures of one proof, so it checks only some. */
+#ifdef EMULATED_RP2040
+#define PROOF_STEP 23
+#else
+#define PROOF_STEP 1
+#endif
+
 /* Check a proof alone, for entries that would be refused for another reason, and with the client that requires it. */
 static void check_proofs(void) {
-    for (size_t i = 0; i < ROWS(proofs); i++) {
+    for (size_t i = 0; i < ROWS(proofs); i += PROOF_STEP) {
         const struct proofs_row *expected = proofs + i;
         const struct logs_row *from = logs + expected->log;
         const char *keys[HM_LOG_KEYS];

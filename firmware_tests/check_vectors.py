@@ -24,7 +24,7 @@ POLICY = {
 
 
 def load_further():
-    """Import every ldp_NAME on the module path."""
+    """Import every ldp_NAME on the module path, except those of the log, which add no mechanism."""
     for folder in sys.path:
         try:
             files = os.listdir(folder or ".")
@@ -32,7 +32,9 @@ def load_further():
             continue
         for file in files:
             name, _, kind = file.partition(".")
-            if name.startswith("ldp_") and kind in ("py", "mpy"):  # endswith() takes no tuple before 1.25
+            if (
+                name.startswith("ldp_") and not name.startswith("ldp_log") and kind in ("py", "mpy")
+            ):  # endswith() takes no tuple before 1.25
                 __import__(name)
 
 

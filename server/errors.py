@@ -27,7 +27,8 @@
     ├── AuditError, DisclosureError                          fleet/audit, planning/privacy
     ├── ProvisionError             fleet/provisioning: a folder, certificate or board
     │   └── AuthorityError, FolderError, JournalError
-    ├── RuleError, StateError, NotSigned                     fleet/witness
+    ├── RuleError, StateError      fleet/witness
+    ├── NotSigned                  fleet/witness: it does not sign, and why
     │   └── OtherSize
     └── FlashError, and others of one module in simulator/, studies/ and cli/
 

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from running_aggregator import until
 
-from hushmote.fleet.door import app
+from hushmote.server.service import request_body
 from hushmote.simulator.broker import MosquittoBroker
 
 
@@ -43,7 +43,7 @@ def test_detects_door_that_publishes_invalid_reports(monkeypatch):
 
 
 def test_malformed_http_publishes_only_valid_reports(caplog, monkeypatch):
-    monkeypatch.setattr(app, "BODY_S", 0.1)
+    monkeypatch.setattr(request_body, "BODY_S", 0.1)
     rng = Random(1)  # noqa: S311
     with (
         MosquittoBroker() as broker,

@@ -17,7 +17,7 @@ from hushmote.server.wire.experiments import is_own, parse_experiment
 
 ROOT = Path(__file__).parents[3]
 # Callers whose bytes come from a network or a board test, and which must not import anything.
-BARE = {"simulator/faithful.py"}
+BARE = {"cli/experiment/review.py", "simulator/faithful.py"}
 
 
 class TestParseExperiment:

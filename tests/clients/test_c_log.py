@@ -81,7 +81,13 @@ class TestProofs:
             assert c.hm_settings(board.config_pointer) == 0
             code = (
                 c.test_proof(
-                    board.config_pointer, b"e", payload, sizes[0], data, sizes[1], ctypes.byref(leaf)
+                    board.config_pointer,
+                    case.name.encode(),
+                    payload,
+                    sizes[0],
+                    data,
+                    sizes[1],
+                    ctypes.byref(leaf),
                 )
                 if case.proof
                 else MISSING

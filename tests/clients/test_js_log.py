@@ -103,8 +103,7 @@ class TestProofs:
     def test_random_ones_and_mutants_are_answered_like_ldp_log(self, rig: Rig):
         def answer(cases: list[log_cases.Case]) -> list[int | str]:
             requests = [
-                ["proof", case.log, log_cases.FLEET, log_cases.NAME, case.payload, case.proof]
-                for case in cases
+                ["proof", case.log, log_cases.FLEET, case.name, case.payload, case.proof] for case in cases
             ]
             answers = rig.ask(requests)
             return [x.removeprefix(REFUSED) if isinstance(x, str) else x for x in answers]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import os
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import reference_board as ref
@@ -16,10 +18,10 @@ import reference_log
 from hushmote.device import ldp_client, ldp_log
 
 COUNT = 2_000 if os.environ.get("LONG") else 100
-MUTANTS = 4
+MUTANTS = 5
 FLEET, NAME = "home", "e"
-TOPIC = f"hushmote/v1/{FLEET}/experiment/{NAME}"
 _PRIVATE = [7**40 + 1_000 * i for i in range(9)]  # the last one's is a stranger's
+_ORIGINS = ("example.org/questions", "x", "a" * 255, "[fd00::1]:80/!~")
 
 
 @dataclass(frozen=True)
@@ -28,18 +30,20 @@ class Case:
 
     Attributes:
         log: The policy's "log".
+        name: The experiment's name, by which the message's topic ends.
         payload: The message on the experiment's topic.
         proof: The proof's bytes.
     """
 
     log: dict[str, Any]
+    name: str
     payload: bytes
     proof: bytes
 
     def answer(self) -> int | str:
         """Return the entry's index, or why ldp_log refuses the proof."""
         try:
-            return ldp_log.verify(self.log, TOPIC, self.payload, self.proof, lambda: None)
+            return ldp_log.verify(self.log, _topic(self.name), self.payload, self.proof, lambda: None)
         except ldp_client.ExperimentRefused as e:
             return str(e)
 
@@ -66,56 +70,90 @@ def _public(private: int) -> str:
     return ref.public_key(private).hex()
 
 
+def _topic(name: str) -> str:
+    return f"hushmote/v1/{FLEET}/experiment/{name}"
+
+
 def _flipped(data: bytes, bit: int) -> bytes:
     return (int.from_bytes(data, "big") ^ (1 << bit)).to_bytes(len(data), "big")
 
 
-def _split(proof: bytes) -> tuple[bytes, list[bytes]]:
-    """Return a proof's beginning, and its signatures."""
-    end = 9 + 32 * proof[8]
-    return proof[:end], [proof[at : at + 65] for at in range(end, len(proof), 65)]
+def _high_s(signature: bytes) -> bytes:
+    """Return the other signature of the same message, which is valid in ECDSA without a rule against it."""
+    s = ref.P256_ORDER - int.from_bytes(signature[33:], "big")
+    return signature[:33] + s.to_bytes(32, "big")
 
 
 def _mutants(rng: random.Random, case: Case) -> Iterator[Case]:
     """Yield changes of a valid case, each of which must make it invalid."""
     log, payload, proof = case.log, case.payload, case.proof
-    head, signatures = _split(proof)
-    spare = rng.randrange(len(signatures))
-    other = [key for key in log["keys"] if key != log["keys"][0]]
+    end = 9 + 32 * proof[8]
+    start, path, tail = proof[:8], proof[9:end], proof[end:]
+    signatures = [tail[at : at + 65] for at in range(0, len(tail), 65)]
+    at = rng.randrange(len(signatures))
+    one = signatures[at]
 
-    def with_proof(data: bytes) -> Case:
-        return Case(log, payload, data)
+    def resigned(changed: list[bytes]) -> Case:
+        return replace(case, proof=proof[:end] + b"".join(changed))
 
-    yield with_proof(_flipped(proof, rng.randrange(8 * len(proof))))
-    yield with_proof(proof[: rng.randrange(len(proof) - 65 * (len(signatures) - log["need"] - 1))])
-    yield with_proof(proof + rng.randbytes(rng.choice((1, 32, 65, 1_000))))
-    yield with_proof(head + b"".join(signatures[1:]))
-    yield with_proof(head + b"".join([*signatures, signatures[spare]]))
-    yield with_proof(head + b"".join(signatures[: log["need"]]))
-    yield with_proof(head + b"".join(s[:1] + rng.choice(signatures)[1:] for s in signatures[:-1]) + bytes(65))
-    if len(head) > 9:
-        at = rng.randrange(9, len(head), 32)
-        yield with_proof(head[:at] + rng.randbytes(32) + head[at + 32 :] + proof[len(head) :])
-        yield with_proof(head[:8] + bytes([head[8] - 1]) + proof[9 : len(head) - 32] + proof[len(head) :])
-    yield with_proof(head[:8] + bytes([head[8] + 1]) + head[9:] + rng.randbytes(32) + proof[len(head) :])
-    yield Case(log, _flipped(payload, rng.randrange(8 * len(payload))), proof)
-    yield Case(log, payload + b"\0", proof)
-    yield Case(log | {"origin": log["origin"] + "2"}, payload, proof)
-    yield Case(log | {"keys": [_public(_PRIVATE[8]), *other]}, payload, proof)
+    def with_path(changed: bytes) -> Case:
+        return replace(case, proof=start + bytes([len(changed) // 32]) + changed + tail)
+
+    yield replace(case, proof=_flipped(proof, rng.randrange(8 * len(proof))))
+    yield replace(case, proof=proof[: rng.randrange(len(proof) - 65 * (len(signatures) - log["need"] - 1))])
+    yield replace(case, proof=proof + rng.randbytes(rng.choice((1, 32, 64, 65, 1_000))))
+    yield resigned(signatures[1:])
+    yield resigned(signatures[: log["need"]])
+    yield resigned([*signatures, one])
+    yield resigned(signatures[::-1])
+    yield resigned([*signatures[:at], _high_s(one), *signatures[at + 1 :]])
+    yield resigned([*(s[:1] + rng.choice(signatures)[1:] for s in signatures[:-1]), bytes(65)])
+    for part in (slice(0, 4), slice(4, 8)):  # another index, another size
+        number = (int.from_bytes(proof[part], "big") + rng.choice((-1, 1))) % 2**32
+        yield replace(case, proof=proof[: part.start] + number.to_bytes(4, "big") + proof[part.stop :])
+    if path:
+        hash_at = rng.randrange(0, len(path), 32)
+        yield with_path(path[:hash_at] + rng.randbytes(32) + path[hash_at + 32 :])
+        yield with_path(path[:-32])
+        yield with_path(path[32:])
+    yield with_path(path + rng.randbytes(32))
+    yield replace(case, payload=_flipped(payload, rng.randrange(8 * len(payload))))
+    yield replace(case, payload=payload + b"\0")
+    yield replace(case, name="f")
+    yield replace(case, log=log | {"origin": log["origin"] + "2"})
+    yield replace(case, log=log | {"keys": [_public(_PRIVATE[8]), *log["keys"][1:]]})
 
 
-def _valid(rng: random.Random) -> Case:
+def _logs(rng: random.Random) -> list[dict[str, Any]]:
+    """Return few logs, so that a file with many proofs needs little memory to read."""
+    logs = []
+    for n in range(8):
+        count = rng.randint(2, 8)
+        keys = [_public(key) for key in _PRIVATE[:count]]
+        need = rng.randint((count + 1) // 2, count - 1)
+        logs.append({"origin": _ORIGINS[n % len(_ORIGINS)], "keys": keys, "need": need})
+    return logs
+
+
+def _valid(rng: random.Random, log: dict[str, Any]) -> Case:
     size = min(max(1, 2 ** rng.randrange(33) + rng.choice((-1, 0, 0, 1))), 2**32 - 1)
     if rng.random() < 0.5:
         size = rng.randint(1, size)
     index = rng.choice((0, size - 1, rng.randrange(size)))
-    keys = rng.randint(2, 8)
-    need = rng.randint((keys + 1) // 2, keys - 1)
-    signers = [0, *sorted(rng.sample(range(1, keys), rng.randint(need, keys - 1)))]
-    origin = rng.choice(("example.org/questions", "x", "a" * 255, "[fd00::1]:80/!~"))
-    log = {"origin": origin, "keys": [_public(key) for key in _PRIVATE[:keys]], "need": need}
+    count, need = len(log["keys"]), log["need"]
+    signers = [0, *sorted(rng.sample(range(1, count), rng.randint(need, count - 1)))]
     payload = b'{"v":1}\0' + rng.randbytes(68)
-    return Case(log, payload, reference_log.proof_of(origin, _PRIVATE, signers, TOPIC, payload, index, size))
+    args = (signers, _topic(NAME), payload, index, size)
+    return Case(log, NAME, payload, reference_log.proof_of(log["origin"], _PRIVATE, *args))
+
+
+def _batches(seed: int) -> Iterator[tuple[list[Case], list[Case]]]:
+    """Yield valid cases, and as many mutants of each as MUTANTS."""
+    rng = random.Random(seed)  # noqa: S311 (test data)
+    logs = _logs(rng)
+    for _ in range(0, COUNT, 50):
+        valid = [_valid(rng, rng.choice(logs)) for _ in range(50)]
+        yield valid, [m for case in valid for m in rng.sample(list(_mutants(rng, case)), MUTANTS)]
 
 
 def check(answer: Callable[[list[Case]], list[int | str]], seed: int) -> None:
@@ -125,12 +163,31 @@ def check(answer: Callable[[list[Case]], list[int | str]], seed: int) -> None:
         answer: Returns the client's answers to cases: each an index, or the reason of a refusal.
         seed: The seed.
     """
-    rng = random.Random(seed)  # noqa: S311 (test data)
-    for _ in range(0, COUNT, 50):
-        valid = [_valid(rng) for _ in range(50)]
-        mutants = [m for case in valid for m in rng.sample(list(_mutants(rng, case)), MUTANTS)]
+    for valid, mutants in _batches(seed):
         expected = [case.answer() for case in valid]
         assert expected == [int.from_bytes(case.proof[:4], "big") for case in valid]
         refused = [case.answer() for case in mutants]
         assert not [case for case, why in zip(mutants, refused, strict=True) if isinstance(why, int)]
         assert answer(valid + mutants) == expected + refused
+
+
+def write(path: Path, seed: int) -> None:
+    """Write a file with random proofs and their mutants, in the form of vectors_log.json."""
+    lines: dict[str, list[str]] = {"logs": [], "proofs": []}
+    for valid, mutants in _batches(seed):
+        for refused, cases in ((None, valid), ("", mutants)):
+            for case in cases:
+                if (log := json.dumps(case.log)) not in lines["logs"]:
+                    lines["logs"].append(log)
+                content = {
+                    "log": lines["logs"].index(log),
+                    "fleet": FLEET,
+                    "name": case.name,
+                    "payload": case.payload.hex(),
+                    "proof": case.proof.hex(),
+                    "index": int.from_bytes(case.proof[:4], "big"),
+                    "refused": refused,
+                }
+                lines["proofs"].append(json.dumps(content))
+    sections = (f'"{name}":[\n' + ",\n".join(cases) for name, cases in lines.items())
+    path.write_text("\n],\n".join(sections) + "\n]\n")

@@ -80,9 +80,8 @@ class Log:
             feed()  # the message's own signature comes next
             self._add(name, payload, index)
             del self.proofs[name]
-        if (
-            self._payloads.get(name) == payload
-        ):  # not if someone consents to the version before the one that waits
+        # Someone may have consented to the version before the one that waits.
+        if self._payloads.get(name) == payload:
             del self._payloads[name]
         return index
 
@@ -109,9 +108,8 @@ class Log:
         """
         if "/" not in name:
             self._payloads.pop(name, None)
-            if (
-                payload[:1] > b"\0" and self._index(name, payload) is None
-            ):  # not a withdrawal, and not found yet
+            # A withdrawal needs no proof, and neither does a message that was found before.
+            if payload[:1] > b"\0" and self._index(name, payload) is None:
                 self._payloads[name] = payload
             return name, payload
         name = name[:-6]

@@ -41,10 +41,7 @@ def check(log, announce_key):
     # Two groups of more than half have a witness in common, so honest witnesses cannot sign two histories.
     least, most = (len(keys) + 1) // 2, len(keys) - 1
     good = type(log["need"]) is int and least <= log["need"] <= most
-    text = "policy: log's need must be more than half of the witnesses, at least %d of %d" % (
-        least,
-        most,
-    )
+    text = "policy: log's need must be more than half of the witnesses, at least %d of %d" % (least, most)
     ldp_client.check(good, text, ldp_client.SettingsError)
     text = "policy: log requires announce_key, as earlier versions could return without serials"
     ldp_client.check(announce_key is not None, text, ldp_client.SettingsError)

@@ -42,7 +42,7 @@ class Terminal:
 
     def __exit__(self, *exc: object) -> None:
         if self._status is None:
-            os.kill(self._child, 9)
+            os.killpg(self._child, 9)  # with the brokers and aggregators that it has started
             os.waitpid(self._child, 0)
         os.close(self._terminal)
 

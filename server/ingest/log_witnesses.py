@@ -154,7 +154,7 @@ def request_signatures(stored: StoredLog, secret: SecretKey, witness: Witness, n
     checkpoint, tree = stored.checkpoint, stored.tree
     assert checkpoint is not None  # ensured by begin()
     old = max((size for size in stored.cosigned if stored.cosigned_by(size, witness.keys)), default=0)
-    own = Checkpoint(checkpoint.origin, checkpoint.size, checkpoint.root, secret.sign(checkpoint.text))
+    own = secret.sign_tree(checkpoint.size, checkpoint.root)
     for _ in range(2):
         status, text, after_s = _post(witness, old, tree.consistency(old, own.size), own)
         if status != http.client.CONFLICT:

@@ -14,13 +14,13 @@ import json
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, utils
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_public_key
 
 from ...device import ldp_p256
 from ..errors import HushmoteError
@@ -278,6 +278,11 @@ class SecretKey:
         secret = ed25519.Ed25519PrivateKey.from_private_bytes(self.ed25519)
         return PublicKey(self.name, kind, secret.public_key().public_bytes_raw())
 
+    def sign_tree(self, size: int, root: bytes) -> Checkpoint:
+        """Return a log's checkpoint of a tree, with its two signatures."""
+        unsigned = Checkpoint(self.name, size, root)
+        return replace(unsigned, signatures=self.sign(unsigned.text))
+
     def sign(self, text: str) -> tuple[Signature, Signature]:
         """Return a log's two signatures of a checkpoint's text."""
         secret = ed25519.Ed25519PrivateKey.from_private_bytes(self.ed25519)
@@ -337,8 +342,6 @@ def _cosigned(text: str, time_s: int) -> bytes:
 
 def _point(der: bytes) -> bytes:
     """Return x and y of a P-256 key in SPKI form."""
-    from cryptography.hazmat.primitives.serialization import load_der_public_key
-
     key = load_der_public_key(der)
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise ValueError("not P-256")

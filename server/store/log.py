@@ -254,11 +254,7 @@ class StoredLog:
                 )
             rows.append({"number": tree.size, "key": entry.key, "content": entry.content, "at": now})
             tree.append(entry.leaf)
-        if isinstance(signer, SecretKey):
-            unsigned = Checkpoint(signer.name, tree.size, tree.root())
-            note = Checkpoint(signer.name, tree.size, tree.root(), signer.sign(unsigned.text))
-        else:
-            note = signer
+        note = signer.sign_tree(tree.size, tree.root()) if isinstance(signer, SecretKey) else signer
         if rows:
             connection.execute(_entries.insert(), rows)
         connection.execute(_checkpoints.insert().values(size=note.size, note=str(note)))

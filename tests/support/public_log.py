@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from log_witness import LOG, ORIGIN
+
 from hushmote.fleet.witness.rule import Rule
 from hushmote.fleet.witness.state import StateFile
 from hushmote.fleet.witness.witness import Witness
@@ -14,8 +16,6 @@ from hushmote.server.log.entry import experiment_entry
 from hushmote.server.log.note import ED25519, Checkpoint, SecretKey
 from hushmote.server.log.tree import Tree, leaf_hash
 
-ORIGIN = "example.org/questions"
-LOG = SecretKey(ORIGIN, b"\1" * 32, b"\2" * 32)
 KEY = SecretKey("home.example/witness", b"\3" * 32, b"\4" * 32)
 NOW = 1_800_000_000
 HOUR_S, DAY_S = 3600, 86_400
@@ -60,13 +60,9 @@ class PublicLog:
         (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
         (self.folder / path).write_bytes(data)
 
-    def checkpoint(
-        self, size: int | None = None, origin: str = ORIGIN, secret: SecretKey = LOG
-    ) -> Checkpoint:
+    def checkpoint(self, size: int | None = None, secret: SecretKey = LOG) -> Checkpoint:
         """Return the signed tree head."""
-        size = self.tree.size if size is None else size
-        unsigned = Checkpoint(origin, size, self.tree.root(size))
-        return Checkpoint(origin, size, unsigned.root, secret.sign(unsigned.text))
+        return secret.sign_tree(self.tree.size if size is None else size, self.tree.root(size))
 
     def request(self, old: int, size: int | None = None) -> bytes:
         """Return the body of add-checkpoint."""

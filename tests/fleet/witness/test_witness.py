@@ -2,7 +2,6 @@
 
 import base64
 import contextlib
-import dataclasses
 import errno
 import os
 import threading
@@ -91,16 +90,13 @@ class TestSigning:
         witness.add_checkpoint(log.request(0))
         log.append(version())
         witness.add_checkpoint(log.request(0))
-        unsigned = Checkpoint(log.checkpoint().origin, 0, b"\0" * 32)
-        wrong = dataclasses.replace(unsigned, signatures=LOG.sign(unsigned.text))
+        wrong = LOG.sign_tree(0, bytes(32))
         assert refusal(restart(log, file, clock), body(0, [], wrong)).status == 409
 
     def test_size_zero_with_a_root(self, tmp_path, file, clock):
         log = PublicLog(tmp_path / "log")
         witness = begin(log, file, clock)
-        unsigned = Checkpoint(log.checkpoint().origin, 0, b"\0" * 32)
-        wrong = dataclasses.replace(unsigned, signatures=LOG.sign(unsigned.text))
-        assert refusal(witness, body(0, [], wrong)).status == 422
+        assert refusal(witness, body(0, [], LOG.sign_tree(0, bytes(32)))).status == 422
 
     def test_signs_the_same_size_again_with_a_new_time(self, log, file, clock):
         witness = begin(log, file, clock)
@@ -168,10 +164,7 @@ class TestProtocol:
         log.append(version("door"))
         log.append(version("window"))
         other = SecretKey("example.org/other", b"\1" * 32, b"\2" * 32)
-        assert (
-            refusal(witness, body(1, [], log.checkpoint(origin="example.org/other", secret=other))).status
-            == 404
-        )
+        assert refusal(witness, body(1, [], log.checkpoint(secret=other))).status == 404
         stranger = SecretKey(LOG.name, b"\7" * 32, b"\2" * 32)
         assert refusal(witness, body(1, [], log.checkpoint(secret=stranger))).status == 403
         forged = str(log.checkpoint(2)).replace("\n2\n", "\n3\n")
@@ -218,8 +211,7 @@ class TestProtocol:
 
     def test_largest_size(self, log, file, clock):
         witness = begin(log, file, clock)
-        unsigned = Checkpoint(LOG.name, 2**32 - 1, bytes(32))
-        signed = dataclasses.replace(unsigned, signatures=LOG.sign(unsigned.text))
+        signed = LOG.sign_tree(2**32 - 1, bytes(32))
         assert refusal(witness, body(1, [bytes(32)] * 40, signed)).status == 422
         empty = PublicLog(log.folder.parent / "empty")
         (log.folder.parent / "other").mkdir()

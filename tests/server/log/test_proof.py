@@ -2,10 +2,12 @@
 
 import functools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import reference_log
+from log_witness import LOG
 
 from hushmote.device import ldp_client, ldp_log
 from hushmote.server.log.entry import Entry, experiment_entry
@@ -25,7 +27,6 @@ from hushmote.server.log.proof import encode_proof
 from hushmote.server.log.tree import Tree
 
 VECTORS = json.loads(Path("tests/vectors_log.json").read_text("utf-8"))
-LOG = SecretKey("example.org/questions", bytes([1] * 32), bytes([2] * 32))
 WITNESSES = [SecretKey(f"w{i}.example", bytes([10 + i] * 32), bytes([20 + i] * 32)) for i in range(2)]
 KEYS = [key.public(ECDSA) for key in (LOG, *WITNESSES)]
 RULE = {"origin": LOG.name, "keys": board_keys(KEYS), "need": 2}
@@ -35,9 +36,9 @@ ENTRIES = [experiment_entry("home", f"e{i}", b'{"v":1}') for i in range(9)]
 def cosigned(size):
     """Return a checkpoint of the first entries with all signatures."""
     tree = Tree(entry.leaf for entry in ENTRIES[:size])
-    text = Checkpoint(LOG.name, size, tree.root()).text
-    lines = [*LOG.sign(text), *(line for key in WITNESSES for line in key.cosign(text, 1_800_000_000))]
-    return Checkpoint(LOG.name, size, tree.root(), tuple(lines))
+    own = LOG.sign_tree(size, tree.root())
+    lines = (line for key in WITNESSES for line in key.cosign(own.text, 1_800_000_000))
+    return replace(own, signatures=(*own.signatures, *lines))
 
 
 class TestProof:
@@ -69,9 +70,7 @@ class TestProof:
 
     def test_leaves_out_keys_that_have_not_signed(self):
         whole = cosigned(9)
-        some = Checkpoint(
-            whole.origin, whole.size, whole.root, (*whole.signatures[:2], *whole.signatures[4:])
-        )
+        some = replace(whole, signatures=(*whole.signatures[:2], *whole.signatures[4:]))
         proof = encode_proof(Tree(entry.leaf for entry in ENTRIES), 3, some, KEYS)
         assert [proof[9 + 4 * 32 + 65 * i] for i in range(2)] == [0, 2]
         assert (
@@ -133,7 +132,7 @@ class TestNote:
 
     def test_a_trusted_key_with_a_wrong_signature(self):
         note, other = cosigned(7), cosigned(6)
-        mixed = Checkpoint(note.origin, note.size, note.root, other.signatures)
+        mixed = replace(note, signatures=other.signatures)
         with pytest.raises(NoteRefused, match="is wrong"):
             valid_signatures(mixed, KEYS)
 

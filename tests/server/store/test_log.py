@@ -131,8 +131,7 @@ class TestSignatures:
 class TestExtend:
     def checkpoint(self, count):
         tree = Tree(entry(number).leaf for number in range(count))
-        text = Checkpoint(ORIGIN, count, tree.root()).text
-        return Checkpoint(ORIGIN, count, tree.root(), LOG.sign(text))
+        return LOG.sign_tree(count, tree.root())
 
     def test_adds_what_a_backup_lacks(self, store):
         log = log_of(store, *map(entry, range(3)))

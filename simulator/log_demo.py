@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import datetime
 import shutil
-import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -36,7 +35,7 @@ from ..server.service.process import READY
 from ..server.store.log import StoredLog
 from ..server.store.store import Store
 from ..server.wire import keys, topics
-from .broker import Broker
+from .broker import Broker, free_port
 from .deployment import DemoError, Place, process
 from .open_broker import open_broker
 
@@ -289,16 +288,10 @@ def _witness_processes(
             file = folder / f"{key.name}.log"
             with process([*command, "--new-state"], {}, file, ""):
                 pass
-            address = f"127.0.0.1:{_free_port()}"
+            address = f"127.0.0.1:{free_port()}"
             stack.enter_context(process([*command, "--http", address], {}, file, READY))
             lines[key.name] = f"http://{address} {key.public(COSIGNATURE)} {key.public(ECDSA)}\n"
         yield lines
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
 
 
 def _policy(log: SecretKey, witnesses: list[SecretKey]) -> dict[str, object]:

@@ -14,10 +14,8 @@ Source = Annotated[
     str, typer.Argument(help="Address of the log's files, or their folder.", metavar="URL|FOLDER")
 ]
 LogKey = Annotated[Path, typer.Option("--log-key", help="Key file of `hushmote log key`.", metavar="FILE")]
-Witnesses = Annotated[
-    Path | None,
-    typer.Option("--witnesses", help="File of witnesses, as for `hushmote serve`.", metavar="FILE"),
-]
+_WITNESSES = typer.Option("--witnesses", help="File of witnesses, as for `hushmote serve`.", metavar="FILE")
+Witnesses = Annotated[Path, _WITNESSES]
 
 
 class Kind(Enum):
@@ -44,9 +42,7 @@ def log_key(
 @log_app.command("policy")
 def log_policy(
     log_key: LogKey,
-    witnesses: Annotated[
-        Path, typer.Option(help="File of witnesses, as for `hushmote serve`.", metavar="FILE")
-    ],
+    witnesses: Witnesses,
     need: Annotated[
         int | None,
         typer.Option(help="Number of witnesses that must sign, more than half; default: all.", min=1, max=7),
@@ -82,7 +78,7 @@ def log_add(
         ),
     ],
     log_key: LogKey,
-    witnesses: Witnesses = None,
+    witnesses: Annotated[Path | None, _WITNESSES] = None,
     store: StoreUrl = DEFAULT_STORE,
     fleet: FleetName = None,
     version: Annotated[
@@ -115,9 +111,7 @@ def log_export(
 def log_proof(
     name: ExperimentName,
     log_key: LogKey,
-    witnesses: Annotated[
-        Path, typer.Option(help="File of witnesses, as for `hushmote serve`.", metavar="FILE")
-    ],
+    witnesses: Witnesses,
     store: StoreUrl = DEFAULT_STORE,
     fleet: FleetName = None,
     as_json: AsJson = False,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -72,7 +73,7 @@ def create(file: Path, origin: str, as_json: bool) -> None:
 
 def print_policy(key: Path, witnesses: Path, need: int | None) -> None:
     """Print the "log" of a board's policy."""
-    secret, signers = Target("", key, witnesses).load()
+    secret, signers = load_key(key), load_witnesses(witnesses)
     public = board_keys_of(secret, signers)
     most = len(public) - 1
     if not most:
@@ -194,7 +195,7 @@ def check(source: str, key: str, witnesses: Sequence[str], as_json: bool) -> Non
     problems = [f"{key.name} has not signed it with {key}" for key in signers if key not in signed]
     problems += breaches(copy.entries, int(time.time()))
     names = names_of(copy.entries)
-    policies = _count(entry.policy_fleet for entry in copy.entries)
+    policies = Counter(entry.policy_fleet for entry in copy.entries if entry.policy_fleet)
     releases = [entry.release for entry in copy.entries if entry.release]
     signatures = {
         key.name: _cosigned_at(line.value) if key.kind == COSIGNATURE else None
@@ -277,14 +278,6 @@ def _entries(count: int) -> str:
     return f"{count:,} {'entry' if count == 1 else 'entries'}"
 
 
-def _count(names: Iterable[str | None]) -> dict[str, int]:
-    counts = dict[str, int]()
-    for name in names:
-        if name is not None:
-            counts[name] = counts.get(name, 0) + 1
-    return counts
-
-
 def _cosigned_at(value: bytes) -> str:
     seconds = int.from_bytes(value[:8], "big")
     try:
@@ -296,7 +289,7 @@ def _cosigned_at(value: bytes) -> str:
 def _print_check(
     checkpoint: Checkpoint,
     names: Sequence[LoggedName],
-    policies: dict[str, int],
+    policies: Mapping[str, int],
     releases: Sequence[str],
     signatures: dict[str, str | None],
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..wire import keys
 from .change import DAY_S, Change
 from .entry import Entry
 from .note import Checkpoint, NoteRefused, PublicKey, valid_signatures
@@ -87,7 +86,7 @@ def breaches(entries: tuple[Entry, ...], now: int) -> Iterator[str]:
     """
     for key, changes in sorted(changes_of_names(entries, (0 for _ in entries)).items()):
         numbers = [each.number for each in changes if each.change is Change.QUESTION]
-        times = [keys.signed_serial(entries[number].content) or 0 for number in numbers]
+        times = [entries[number].serial or 0 for number in numbers]
         found = breach(times, now)
         if found is not None:
             (fleet, name), (count, seconds) = entries[numbers[0]].experiment or ("", key), found

@@ -163,7 +163,7 @@ class Announcer:
                 self._published_at = now
             if is_altered and not self._greeting:
                 self._status.say(logging.WARNING, f"another client changed {topic}; it is published again")
-            elif is_altered and not self._has_version(topic, others[topic]):
+            elif is_altered and self._version(topic, others[topic]) is None:
                 log.warning(
                     "%s had an experiment that this store does not have; the store's is published again",
                     topic,
@@ -213,32 +213,30 @@ class Announcer:
         for topic, payload in retained.items():
             if payload != keeper.last(topic) or (before := keeper.signed_before(topic)) is None:
                 continue
-            content, why = before
-            if self._counts(topic, content, now.date()):
+            content, sentence = before
+            version = self._version(topic, content)
+            if version is not None and version.counts_on(now.date()):
                 retained[topic] = content
-                fleet, name = topics.parse_experiment_topic(topic) or ("", topic)
-                waiting.setdefault(topic, f"{name} of fleet {fleet} waits {why}")
+                waiting.setdefault(topic, sentence)
         for topic, sentence in waiting.items():
             if self._waiting.get(topic) != sentence:
                 log.info("%s", sentence)
         self._waiting = waiting
         return retained
 
-    def _logged_version(self, topic: str, content: bytes) -> Version | None:
+    def _version(self, topic: str, payload: bytes) -> Version | None:
+        """Return the store's version that an experiment's message announces, or None."""
         names = topics.parse_experiment_topic(topic)
-        digest = hashlib.sha256(content.partition(b"\0")[0]).digest()[:4]
-        return None if names is None else self._fleets.rules[names[0]].versions.get(digest)
-
-    def _counts(self, topic: str, content: bytes, today: datetime.date) -> bool:
-        version = self._logged_version(topic, content)
-        return version is not None and version.counts_on(today)
+        fleet = None if names is None else self._fleets.rules.get(names[0])
+        digest = hashlib.sha256(payload.partition(b"\0")[0]).digest()[:4]
+        return None if fleet is None else fleet.versions.get(digest)
 
     def _stopped(self, keeper: LogKeeper, topic: str, today: datetime.date) -> bytes | None:
         """Return the withdrawal of the question that devices have, if its reports no longer count."""
         content = keeper.last(topic)
         if content is None or keys.is_withdrawal(content):
             return None
-        version = self._logged_version(topic, content)
+        version = self._version(topic, content)
         if version is None or version.counts_on(today):
             return None
         can_withdraw = self._can_sign(version) or self._signed_messages(topic, version)
@@ -266,7 +264,7 @@ class Announcer:
             (topic, payload)
             for topic, payload in candidates.items()
             if topic not in payloads and topics.parse_experiment_topic(topic) is not None
-            if not (keys.is_withdrawal(payload) or self._has_version(topic, payload))
+            if not keys.is_withdrawal(payload) and self._version(topic, payload) is None
         )
         self._unknown = dict(itertools.islice(unknown, _MAX_UNKNOWN))
         new = [topic for topic, payload in self._unknown.items() if before.get(topic) != payload]
@@ -275,13 +273,6 @@ class Announcer:
         if len(new) > _MAX_LOGGED:
             more = f"{len(new) - _MAX_LOGGED:,} more experiments"
             log.warning("%s are retained at the broker that this store does not have", more)
-
-    def _has_version(self, topic: str, payload: bytes) -> bool:
-        """Return whether the store has this version of the experiment."""
-        names = topics.parse_experiment_topic(topic)
-        fleet = None if names is None else self._fleets.rules.get(names[0])
-        digest = hashlib.sha256(payload.partition(b"\0")[0]).digest()[:4]
-        return fleet is not None and digest in fleet.versions
 
     def _unknown_sentence(self, topic: str) -> str:
         """Return a sentence that says what boards do with an unknown experiment, and how to clear it."""

@@ -10,7 +10,7 @@ from ..errors import HushmoteError
 from ..log.change import Change, compare, question_fields
 from ..log.entry import Entry
 from ..log.note import Checkpoint, SecretKey
-from ..log.pace import Dated, changes_of_names, due_at, waits_until
+from ..log.pace import Dated, changes_of_names, wait
 from ..log.proof import encode_proof, proof_topic
 from ..store.log import StoredLog
 from ..store.store import Store
@@ -51,7 +51,6 @@ class LogKeeper:
         self._board_keys = board_keys_of(secret, tuple(witnesses))
         self._size = 0
         self._of_key: dict[str, list[int]] = {}  # the numbers of each key's entries
-        self._numbers: dict[tuple[str, bytes], int] = {}  # the same of each key and content
         self._changes: dict[str, list[Dated]] = {}
         self._proofs: dict[tuple[int, int, int], bytes] = {}
 
@@ -84,7 +83,7 @@ class LogKeeper:
         return self.stored.entries[numbers[-1]].entry.content if numbers else None
 
     def signed_before(self, topic: str) -> tuple[bytes, str] | None:
-        """Return a topic's newest question that every witness has signed, and what the last entry waits for.
+        """Return a topic's newest question that every witness has signed, and why the last entry waits.
 
         A new board needs a question and a proof that belong together, and finds neither while the last entry
         waits for witnesses. None if it is signed or a withdrawal, or if there is no signed one before it.
@@ -96,7 +95,7 @@ class LogKeeper:
             if keys.is_withdrawal(content) or not (unsigned or waits):
                 return None
             if unsigned is None:
-                return content, waits
+                return content, _sentence(topic, waits)
             waits = waits or f"until witness {unsigned.witness.name} has signed it"
         return None
 
@@ -159,7 +158,6 @@ class LogKeeper:
             self._of_key = {}
             for number, each in enumerate(logged):
                 self._of_key.setdefault(each.entry.key, []).append(number)
-            self._numbers = {(each.entry.key, each.entry.content): n for n, each in enumerate(logged)}
             self._changes = changes_of_names((each.entry for each in logged), (each.at for each in logged))
             self._size = len(logged)
 
@@ -168,15 +166,10 @@ class LogKeeper:
         if self.last(topic) == payload or (keys.is_withdrawal(payload) and topic not in self._of_key):
             return False
         why = self._why_blocked()
-        if not why and not keys.is_withdrawal(payload):
-            question = Entry(topic, payload).question
-            if isinstance((question_fields(question) or {}).get("every"), list):
-                why = "until its every is one number, the same for all groups: witnesses refuse a list"
-            else:
-                why = self._why_early(topic, question, now_s)
-        if why and not keys.is_withdrawal(payload):
-            names = topics.parse_experiment_topic(topic) or ("", topic)
-            self.waiting[topic] = f"{names[1]} of fleet {names[0]} waits {why}"
+        if not keys.is_withdrawal(payload):
+            why = why or self._why_refused(topic, Entry(topic, payload).question, now_s)
+            if why:
+                self.waiting[topic] = _sentence(topic, why)
         return not why
 
     def _why_blocked(self) -> str:
@@ -188,7 +181,10 @@ class LogKeeper:
                 return f"until witness {thread.witness.name} has answered"
         return ""
 
-    def _why_early(self, topic: str, question: bytes, now_s: int) -> str:
+    def _why_refused(self, topic: str, question: bytes, now_s: int) -> str:
+        """Return why a witness would refuse a question now, or ""."""
+        if isinstance((question_fields(question) or {}).get("every"), list):
+            return "until its every is one number, the same for all groups: witnesses refuse a list"
         changes = self._changes.get(topic, [])
         if not changes:
             return ""
@@ -198,8 +194,7 @@ class LogKeeper:
         for thread in self._threads:
             if self._signed_at(changes[-1].number, thread.witness) is None:
                 return f"until witness {thread.witness.name} has signed its last change"
-        due_s = due_at(change, [self._as_signed(dated) for dated in changes])
-        return "" if now_s >= due_s else waits_until(change, due_s)
+        return wait(change, [self._as_signed(dated) for dated in changes], now_s)
 
     def _as_signed(self, dated: Dated) -> Dated:
         times = (self._signed_at(dated.number, thread.witness) for thread in self._threads)
@@ -209,7 +204,8 @@ class LogKeeper:
         return self.stored.cosigned_at(number + 1, witness.keys[0])
 
     def _proof(self, topic: str, payload: bytes) -> bytes:
-        number = self._numbers.get((topic, payload))
+        entries, numbers = self.stored.entries, reversed(self._of_key.get(topic, []))
+        number = next((number for number in numbers if entries[number].entry.content == payload), None)
         if number is None or keys.is_withdrawal(payload):
             return b""
         best = self._best_checkpoint(number)
@@ -233,3 +229,8 @@ class LogKeeper:
 
     def _count_signed(self, checkpoint: Checkpoint) -> int:
         return sum(any(key.made(line) for line in checkpoint.signatures) for key in self._board_keys[1:])
+
+
+def _sentence(topic: str, why: str) -> str:
+    fleet, name = topics.parse_experiment_topic(topic) or ("", topic)
+    return f"{name} of fleet {fleet} waits {why}"

@@ -60,8 +60,11 @@ def due_at(change: Change, before: Sequence[Dated]) -> int:
     return same[-most] + DAY_S + _MARGIN_S if len(same) >= most else 0
 
 
-def waits_until(change: Change, due_s: int) -> str:
-    """Return until when a change waits, in local time, and why: "until Mon 14:05: ..."."""
+def wait(change: Change, before: Sequence[Dated], now: int) -> str:
+    """Return until when a change waits, in local time, and why: "until Mon 14:05: ..."; "" if it is due."""
+    due_s = due_at(change, before)
+    if now >= due_s:
+        return ""
     when = datetime.datetime.fromtimestamp(due_s, datetime.UTC).astimezone()
     allowed = "two additions of groups" if change is Change.GROUPS else "one change"
     return f"until {when:%a %H:%M}: witnesses allow {allowed} a day"

@@ -21,7 +21,7 @@ from ..log.note import (
     Signature,
     parse_signatures,
 )
-from ..log.pace import changes_of_names, due_at, waits_until
+from ..log.pace import changes_of_names, wait
 from ..log.tree import Tree
 from . import schema
 from .database import COUNTING_LOCK, StoreDamaged, StoreError, insert_new
@@ -55,8 +55,7 @@ def waiting_questions(connection: Connection, questions: Mapping[str, bytes], no
         entries = [Entry(topic, bytes(content)) for content, _ in rows]
         changes = changes_of_names(entries, [int(at) for _, at in rows]).get(topic, [])
         change = compare(entries[changes[-1].number].question if changes else None, question)
-        due_s = due_at(change, changes)
-        waiting[topic] = waits_until(change, due_s) if now < due_s else "for `hushmote serve` to log it"
+        waiting[topic] = wait(change, changes, now) or "for `hushmote serve` to log it"
     return waiting
 
 

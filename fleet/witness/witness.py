@@ -217,17 +217,9 @@ class Witness:
             records = {name: _until(record, now) for name, record in self.state.records.items()}
             verdict = judge(self.rule, records, entries[:count], now, is_accepted=True)
             self._check_problems(checkpoint, verdict)
-            edge = _extended(self.state, entries[:count])
-            state = replace(
-                self.state,
-                begun=size if count else self.state.begun,
-                size=size,
-                edge=tuple(edge.hashes),
-                time=now,
-                checkpoint="",
-                records=verdict.records,
-                heads=self._heads_above(size),
-            )
+            begun = size if count else self.state.begun
+            state = self._state_after(entries[:count], verdict)
+            state = replace(state, begun=begun, time=now, checkpoint="")
             _save(self._file, state)
             self.state, self._refused = state, None
         return verdict.changed
@@ -296,8 +288,17 @@ class Witness:
     def _heads(self) -> list[Checkpoint]:
         return [Checkpoint.parse(note) for note in self.state.heads]
 
-    def _heads_above(self, size: int) -> tuple[str, ...]:
-        return tuple(str(head) for head in self._heads() if head.size > size)
+    def _state_after(self, entries: Sequence[bytes], verdict: Verdict) -> State:
+        """Return the state after further entries, without the heads that their tree contains."""
+        edge = Edge(self.state.size, self.state.edge)
+        _roots(edge, entries)
+        return replace(
+            self.state,
+            size=edge.size,
+            edge=tuple(edge.hashes),
+            records=verdict.records,
+            heads=tuple(str(head) for head in self._heads() if head.size > edge.size),
+        )
 
     def _check_heads(self, checkpoint: Checkpoint, roots: Mapping[int, bytes]) -> None:
         """Refuse a checkpoint if the roots of its tree, by size, are not those of heads refused before."""
@@ -328,14 +329,7 @@ class Witness:
                 self._refuse(checkpoint, NotSigned(503, f"the log's files cannot be read: {e}"))
             verdict = judge(self.rule, state.records, entries, self._now())
             self._check_problems(checkpoint, verdict)
-            edge = _extended(state, entries)
-            state = replace(
-                state,
-                size=edge.size,
-                edge=tuple(edge.hashes),
-                records=verdict.records,
-                heads=self._heads_above(edge.size),
-            )
+            state = self._state_after(entries, verdict)
         lines = self.key.cosign(checkpoint.text, int(self._clock()))
         note = str(replace(checkpoint, signatures=(*checkpoint.signatures, *lines)))
         state = replace(state, time=self._now(), checkpoint=note)
@@ -439,7 +433,7 @@ def _with_head(heads: list[Checkpoint], head: Checkpoint, is_read: bool) -> tupl
     return (*notes, str(head))
 
 
-def _roots(edge: Edge, entries: Sequence[bytes], sizes: Container[int]) -> dict[int, bytes]:
+def _roots(edge: Edge, entries: Sequence[bytes], sizes: Container[int] = ()) -> dict[int, bytes]:
     """Append entries to an edge, and return the roots at these sizes."""
     roots = {}
     for entry in entries:
@@ -456,13 +450,6 @@ def _until(record: Record, now: int) -> Record:
         changes=tuple(min(time, now) for time in record.changes),
         additions=tuple(min(time, now) for time in record.additions),
     )
-
-
-def _extended(state: State, entries: Sequence[bytes]) -> Edge:
-    edge = Edge(state.size, state.edge)
-    for entry in entries:
-        edge.append(leaf_hash(entry))
-    return edge
 
 
 def _two_histories(size: int) -> str:

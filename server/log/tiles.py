@@ -175,8 +175,7 @@ def open_url(request: urllib.request.Request, timeout_s: float) -> Any:
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
-        _Plain(connections),
-        _Secure(connections),
+        _KeptConnections(connections),
         _SameHost(),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.HTTPErrorProcessor(),
@@ -196,32 +195,25 @@ def open_url(request: urllib.request.Request, timeout_s: float) -> Any:
     return response
 
 
-class _Plain(urllib.request.HTTPHandler):
+class _KeptConnections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+    """Appends each connection that it creates to a list."""
+
     def __init__(self, connections: list[http.client.HTTPConnection]) -> None:
         super().__init__()
         self._connections = connections
 
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_kept(http.client.HTTPConnection, self._connections), req)
-
-
-class _Secure(urllib.request.HTTPSHandler):
-    def __init__(self, connections: list[http.client.HTTPConnection]) -> None:
-        super().__init__()
-        self._connections = connections
+        return self._open(http.client.HTTPConnection, req)
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_kept(http.client.HTTPSConnection, self._connections), req)
+        return self._open(http.client.HTTPSConnection, req)
 
+    def _open(self, kind: Any, req: urllib.request.Request) -> http.client.HTTPResponse:
+        def create(*arguments: Any, **options: Any) -> http.client.HTTPConnection:
+            self._connections.append(kind(*arguments, **options))
+            return self._connections[-1]
 
-def _kept(kind: Any, connections: list[http.client.HTTPConnection]) -> Any:
-    """Return a function that creates a connection and appends it to the list."""
-
-    def create(*arguments: Any, **options: Any) -> http.client.HTTPConnection:
-        connections.append(kind(*arguments, **options))
-        return connections[-1]
-
-    return create
+        return self.do_open(create, req)
 
 
 class _SameHost(urllib.request.HTTPRedirectHandler):

@@ -280,9 +280,9 @@ class WitnessThread(threading.Thread):
             self._wake.clear()
             wait_s = self._turn()
             self.answered.set()
-            if wait_s is None:
-                pause_s, wait_s = _FIRST_S, _LEAST_TURN_S
-            elif wait_s < 0:
+            if not self.problem:
+                pause_s = _FIRST_S
+            elif wait_s is None:
                 wait_s, pause_s = pause_s, min(2 * pause_s, _MOST_S)
             self._wake.wait(wait_s)
 
@@ -296,29 +296,25 @@ class WitnessThread(threading.Thread):
         self._wake.set()
 
     def _turn(self) -> float | None:
-        """Ask if there is anything to sign; return None if all is signed, or when to ask again.
-
-        That is in seconds, and below zero if the pause should grow.
-        """
+        """Ask if needed; return the seconds until the next turn, or None if the pause should grow."""
         try:
-            if self.confirmed and self._is_signed():
-                return None
-            request_signatures(self._stored, self._secret, self.witness, int(self._clock()))
+            if not (self.confirmed and self._is_signed()):
+                request_signatures(self._stored, self._secret, self.witness, int(self._clock()))
         except WitnessFailed as e:
             self.stopped = e.stops
             self._note(str(e), logging.ERROR if e.stops else logging.WARNING)
-            return -1.0 if e.after_s is None else max(e.after_s, 0.1)
+            return None if e.after_s is None else max(e.after_s, 0.1)
         except StoreError as e:
             self._note(str(e), logging.WARNING)
-            return -1.0
+            return None
         except Exception as e:  # a thread that ended would stop every change without a word
             self._note(f"witness {self.witness.name} cannot be asked: {e!r}", logging.ERROR)
-            return -1.0
+            return None
         self.confirmed, self.stopped = True, False
         if self.problem:
             self.problem = ""
             log.info("witness %s has signed the log", self.witness.name)
-        return None
+        return _LEAST_TURN_S
 
     def _is_signed(self) -> bool:
         self._stored.refresh()

@@ -460,6 +460,15 @@ class TestWitnesses:
             patch.undo()
             serving.signed()
 
+    def test_failure_of_the_store_is_forgotten(self, home, witness, monkeypatch):
+        with Serving(home, witness) as serving:
+            serving.signed()
+            with monkeypatch.context() as patch:
+                patch.setattr(serving.keeper.stored, "refresh", _no_space)
+                until(lambda: serving.keeper.warnings == ("the disk is full",), "no warning")
+            serving.keeper._threads[0].wake()
+            until(lambda: serving.keeper.warnings == (), serving.keeper.warnings)
+
     def test_one_that_is_gone_keeps_its_place(self, home, witness, tmp_path):
         with TestWitness("w0.example", 20) as gone:
             file = tmp_path / "witnesses.txt"

@@ -553,9 +553,13 @@ def check_proofs() -> Any:
 
 
 class TestRandomProofs:
-    """2,000 with LONG=1, otherwise 100; five mutants of each are refused."""
+    """2,000 with LONG=1, otherwise 100; five mutants of each are refused.
+
+    MicroPython verifies few signatures a second: it checks the first 50 and 100 mutants, or all with LONG=1.
+    """
 
     ANSWERS = log_cases.COUNT, log_cases.MUTANTS * log_cases.COUNT, []
+    MOST, FIRST = (None, ANSWERS) if log_cases.COUNT > 100 else (150, (50, 100, []))
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -580,12 +584,12 @@ class TestRandomProofs:
                 shutil.copy(ROOT / "firmware_tests" / f"{name}.py", folder)
             shutil.copy(cases, folder / "proofs.json")
             (folder / "test.py").write_text(
-                "import check_proofs\nprint(check_proofs.run(open('proofs.json')))\n"
+                f"import check_proofs\nprint(check_proofs.run(open('proofs.json'), {self.MOST}))\n"
             )
             result = subprocess.run(
                 runtime.command(folder, "test.py"), cwd=folder, capture_output=True, text=True, check=False
             )
-            assert result.stdout.strip() == str(self.ANSWERS), runtime.name + result.stderr
+            assert result.stdout.strip() == str(self.FIRST), runtime.name + result.stderr
 
     def test_on_cpython(self, cases: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.syspath_prepend(str(ROOT / "firmware_tests"))

@@ -81,6 +81,11 @@ class Serving:
         until(lambda: self.turn() and self.is_signed(), lambda: self.keeper.warnings)
         return self.turn()
 
+    def wake(self):
+        """Make witnesses be asked now instead of after the pause."""
+        for thread in self.keeper._threads:
+            thread.wake()
+
     def is_signed(self):
         return self.keeper.stored.tree.size in self.keeper.stored.cosigned
 
@@ -370,6 +375,7 @@ class TestWitnesses:
             serving.keeper.stored.extend(
                 [each.entry for each in entries.entries], entries.checkpoint, int(time.time())
             )
+            serving.wake()
             until(lambda: serving.turn() and third in serving.retained, lambda: serving.keeper.waiting)
 
     def test_backup_without_a_log_adds_nothing(self, home, witness, tmp_path):
@@ -412,11 +418,12 @@ class TestWitnesses:
         with Serving(home, witness) as serving:
             witness.answer = answer
             serving.turn()
-            until(lambda: len(witness.posts) > 2, "too few attempts")
+            until(lambda: serving.wake() or len(witness.posts) > 2, "too few attempts")
             assert words in serving.keeper.warnings[0]
             assert [r.levelname for r in caplog.records if words in r.getMessage()] == ["WARNING"]
             assert serving.retained[PROOF] == b""
             witness.answer = None
+            serving.wake()
             serving.signed()
             assert serving.keeper.warnings == ()
 
@@ -447,7 +454,7 @@ class TestWitnesses:
                 serving.turn()
                 assert serving.log == []
                 witness.answer = None
-                serving.keeper._threads[0].wake()
+                serving.wake()
                 until(lambda: "at size 1" in "".join(serving.keeper.warnings), serving.keeper.warnings)
 
     def test_unexpected_error_does_not_end_the_thread(self, home, witness, monkeypatch):
@@ -458,6 +465,7 @@ class TestWitnesses:
                 lambda: "cannot be asked: ZeroDivisionError" in "".join(serving.keeper.warnings), "no warning"
             )
             patch.undo()
+            serving.wake()
             serving.signed()
 
     def test_failure_of_the_store_is_forgotten(self, home, witness, monkeypatch):
@@ -465,8 +473,9 @@ class TestWitnesses:
             serving.signed()
             with monkeypatch.context() as patch:
                 patch.setattr(serving.keeper.stored, "refresh", _no_space)
+                serving.wake()
                 until(lambda: serving.keeper.warnings == ("the disk is full",), "no warning")
-            serving.keeper._threads[0].wake()
+            serving.wake()
             until(lambda: serving.keeper.warnings == (), serving.keeper.warnings)
 
     def test_one_that_is_gone_keeps_its_place(self, home, witness, tmp_path):

@@ -1,12 +1,18 @@
 """A log of questions as a folder of files, honest or not, and a witness of it."""
 
 import base64
+import contextlib
+import functools
+import http.client
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from log_witness import LOG, ORIGIN
+from running_aggregator import WAIT_S
 
 from hushmote.fleet.witness.rule import Rule
 from hushmote.fleet.witness.state import StateFile
@@ -79,6 +85,29 @@ def body(old: int, proof: list[bytes], checkpoint: Checkpoint | str) -> bytes:
 def rule(fleets: tuple[str, ...] | None = ("home",), **limits: int) -> Rule:
     """Return a rule for this log; fleets None allows all."""
     return Rule(LOG.public(ED25519), None if fleets is None else frozenset(fleets), **limits)
+
+
+def post(port: int, data: bytes) -> tuple[int, str]:
+    """Send a request to the witness at a port; return the answer's status and text."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)) as connection:
+        connection.request("POST", "/add-checkpoint", data)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
+@contextlib.contextmanager
+def serving(
+    folder: Path, handler: type[SimpleHTTPRequestHandler] = SimpleHTTPRequestHandler
+) -> Iterator[str]:
+    """Serve a folder over HTTP; yield its address."""
+    quiet = type("Quiet", (handler,), {"log_message": lambda *_: None})
+    serve = functools.partial(quiet, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), serve) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
 
 
 RULE_FILE = f"""origin = "{ORIGIN}"

@@ -1,7 +1,6 @@
 """A witness over HTTP: C2SP's tlog-witness protocol, hostile clients, and the page for people."""
 
 import contextlib
-import functools
 import hashlib
 import http.client
 import http.server
@@ -11,7 +10,19 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from public_log import DAY_S, KEY, ORIGIN, Clock, PublicLog, begin, restart, rule, version, withdrawal
+from public_log import (
+    DAY_S,
+    KEY,
+    ORIGIN,
+    Clock,
+    PublicLog,
+    begin,
+    restart,
+    rule,
+    serving,
+    version,
+    withdrawal,
+)
 from running_aggregator import WAIT_S
 
 from hushmote.fleet.witness.app import MAX_BODY_BYTES, WitnessApp
@@ -44,14 +55,14 @@ def witness(log, file, clock):
 
 
 @contextlib.contextmanager
-def serving(application):
+def running(application):
     with BoundedServer("127.0.0.1", 0, application) as server:
         yield server.port
 
 
 @pytest.fixture
 def port(witness):
-    with serving(WitnessApp(witness)) as port:
+    with running(WitnessApp(witness)) as port:
         yield port
 
 
@@ -65,23 +76,6 @@ def request(port, method, path, body=None, **headers) -> tuple[int, str, Any]:
 
 def ask(port, body):
     return request(port, "POST", "/add-checkpoint", body)
-
-
-@contextlib.contextmanager
-def files(log, handler=http.server.SimpleHTTPRequestHandler):
-    """Serve a log's folder over HTTP."""
-
-    class Quiet(handler):
-        def log_message(self, *_):
-            pass
-
-    served = functools.partial(Quiet, directory=str(log.folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), served) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield tiles.reader(f"http://127.0.0.1:{server.server_port}/")
-        server.shutdown()
-        thread.join()
 
 
 class TestProtocol:
@@ -166,7 +160,7 @@ class TestClients:
 
         log.append(version("door"))
         slow = restart(log, file, clock, fetch=hang, rule=witness.rule)
-        with serving(WitnessApp(slow)) as port, ThreadPoolExecutor(1) as pool:
+        with running(WitnessApp(slow)) as port, ThreadPoolExecutor(1) as pool:
             answer = pool.submit(ask, port, log.request(1))
             assert asked.wait(WAIT_S)
             assert request(port, "GET", "/")[0] == 200
@@ -178,8 +172,9 @@ class TestLogOverHttp:
     @pytest.mark.slow
     def test_reads_a_web_server(self, log, file, clock, witness):
         log.append(*(withdrawal(f"q{n}") for n in range(700)))
-        with files(log) as fetch:
-            restart(log, file, clock, fetch=fetch, rule=witness.rule).add_checkpoint(log.request(1))
+        with serving(log.folder) as url:
+            again = restart(log, file, clock, fetch=tiles.reader(url), rule=witness.rule)
+            again.add_checkpoint(log.request(1))
 
     @pytest.mark.slow
     @pytest.mark.parametrize("fault", ["slow", "half", "endless", "closed", "error"])
@@ -206,9 +201,9 @@ class TestLogOverHttp:
                         threading.Event().wait(0.02)
 
         log.append(version("door"))
-        with files(log, Bad) as fetch:
-            slow = restart(log, file, clock, fetch=fetch, rule=witness.rule)
-            with serving(WitnessApp(slow)) as port:
+        with serving(log.folder, Bad) as url:
+            slow = restart(log, file, clock, fetch=tiles.reader(url), rule=witness.rule)
+            with running(WitnessApp(slow)) as port:
                 status, text, headers = ask(port, log.request(1))
         assert (status, headers["retry-after"]) == (503, "60")
         assert text.startswith("the log's files cannot be read: http://127.0.0.1:")

@@ -5,16 +5,13 @@
 
 import base64
 import contextlib
-import functools
-import http.client
-import http.server
 import subprocess
 import threading
 import time
 
 import log_programs
 import pytest
-from public_log import DAY_S, KEY, LOG, ORIGIN, PublicLog, begin, body, version, withdrawal
+from public_log import DAY_S, KEY, LOG, ORIGIN, PublicLog, begin, body, post, serving, version, withdrawal
 from running_aggregator import WAIT_S, until
 
 from hushmote.fleet.witness.app import WitnessApp
@@ -45,13 +42,6 @@ def program(*arguments, **options):
         text=True,
         **options,
     )
-
-
-def post(port, data):
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)) as connection:
-        connection.request("POST", "/add-checkpoint", data)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
 
 
 class TestLitewitness:
@@ -88,19 +78,6 @@ class TestLitewitness:
             assert post(port, log.request(1))[0] == 200
 
 
-@contextlib.contextmanager
-def served(folder):
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_):
-            pass
-
-    handler = functools.partial(Quiet, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-
-
 class TestReader:
     """Go's own note package, torchwood's client and Google's verifier of cosignatures."""
 
@@ -112,7 +89,7 @@ class TestReader:
             witness = begin(log, file, time.time)
             witness.add_checkpoint(log.request(size))
         log.write("checkpoint", witness.state.checkpoint.encode())
-        with served(log.folder) as url:
+        with serving(log.folder) as url:
             reader = program("read", url, LOG.public(ED25519), KEY.public(COSIGNATURE))
             out, error = reader.communicate(timeout=WAIT_S)
         assert reader.returncode == 0, error

@@ -63,7 +63,7 @@ def create(file: Path, origin: str, as_json: bool) -> None:
     """Create a key, and print its public halves."""
     key = create_key(file, origin)
     verifier, for_boards = key.public(ED25519), key.public(ECDSA)
-    (board_hex,) = board_keys([for_boards])
+    board_hex = for_boards.value.hex()
     if as_json:
         print_json({"origin": origin, "key": str(verifier), "board": str(for_boards), "policy": board_hex})
         return

@@ -96,12 +96,12 @@ class Announcer:
     @property
     def warnings(self) -> tuple[str, ...]:
         """A sentence on the publications that the broker refuses, without names, or nothing."""
-        kept = () if self._keeper is None else self._keeper.warnings
+        warnings = () if self._keeper is None else self._keeper.warnings
         if not self._refused:
-            return kept
+            return warnings
         count = len(self._refused)
         return (
-            *kept,
+            *warnings,
             f"the broker refuses {count:,} experiment{'s' * (count > 1)}, which boards therefore do not "
             "receive: allow this user to write experiments",
         )
@@ -208,8 +208,8 @@ class Announcer:
         }
         if stops:
             keeper.add(stops, now)
-        kept = {topic: stops.get(topic, keeper.last(topic)) for topic in waiting}
-        retained = {topic: payload for topic, payload in (payloads | kept).items() if payload is not None}
+        last = {topic: stops.get(topic, keeper.last(topic)) for topic in waiting}
+        retained = {topic: payload for topic, payload in (payloads | last).items() if payload is not None}
         for topic, payload in retained.items():
             if payload != keeper.last(topic) or (before := keeper.signed_before(topic)) is None:
                 continue

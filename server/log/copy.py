@@ -87,9 +87,9 @@ def breaches(entries: tuple[Entry, ...], now: int) -> Iterator[str]:
     for key, changes in sorted(changes_of_names(entries, (0 for _ in entries)).items()):
         numbers = [each.number for each in changes if each.change is Change.QUESTION]
         times = [entries[number].serial or 0 for number in numbers]
-        found = breach(times, now)
-        if found is not None:
-            (fleet, name), (count, seconds) = entries[numbers[0]].experiment or ("", key), found
+        excess = breach(times, now)
+        if excess is not None:
+            (fleet, name), (count, seconds) = entries[numbers[0]].experiment or ("", key), excess
             yield (
                 f"{name} of fleet {fleet} had {count:,} versions within {max(seconds / DAY_S, 0.1):.1f} "
                 "days, but witnesses allow one change a day"

@@ -33,10 +33,10 @@ def encode_proof(tree: Tree, index: int, checkpoint: Checkpoint, keys: Sequence[
     """
     if tree.root(checkpoint.size) != checkpoint.root:
         raise NoteRefused(f"the checkpoint of size {checkpoint.size} is of another log")
-    found = valid_signatures(checkpoint, keys)
+    lines = valid_signatures(checkpoint, keys)
     path = tree.inclusion(index, checkpoint.size)
     head = index.to_bytes(4, "big") + checkpoint.size.to_bytes(4, "big") + bytes([len(path)])
     signatures = (
-        bytes([at]) + board_signature(found[key].value) for at, key in enumerate(keys) if key in found
+        bytes([at]) + board_signature(lines[key].value) for at, key in enumerate(keys) if key in lines
     )
     return head + b"".join(path) + b"".join(signatures)

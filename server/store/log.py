@@ -208,11 +208,11 @@ class StoredLog:
             StoreError: If the store fails.
         """
         with self._lock, self._writing() as connection:
-            kept = {(line.name, line.key_id) for line, _ in self.cosigned.get(size, ())}
+            signers = {(line.name, line.key_id) for line, _ in self.cosigned.get(size, ())}
             rows = [
                 {"size": size, "line": str(line), "at": now}
                 for line in lines
-                if (line.name, line.key_id) not in kept
+                if (line.name, line.key_id) not in signers
             ]
             if rows:
                 connection.execute(insert_new(connection, _cosignatures), rows)
@@ -280,7 +280,7 @@ class StoredLog:
         ]
         if [number for number, _ in new] != list(range(size, size + len(new))):
             raise NoteRefused("entries are missing")
-        tree, found = self.tree.copy() if new else self.tree, {}
+        tree, checkpoints = self.tree.copy() if new else self.tree, {}
         for _, logged in new:
             tree.append(logged.entry.leaf)
         last_size = max(self._own, default=-1)
@@ -290,13 +290,13 @@ class StoredLog:
             checkpoint = Checkpoint.parse(note)
             if checkpoint.size > tree.size or tree.root(checkpoint.size) != checkpoint.root:
                 raise NoteRefused(f"the checkpoint of size {checkpoint.size:,} is not of its entries")
-            found[checkpoint.size] = checkpoint
-        if new and tree.size not in found:
+            checkpoints[checkpoint.size] = checkpoint
+        if new and tree.size not in checkpoints:
             raise NoteRefused("its last entries are in no checkpoint")
         self.entries += [logged for _, logged in new]
         self.tree = tree
-        self._own |= found
-        self.checkpoints |= found
+        self._own |= checkpoints
+        self.checkpoints |= checkpoints
         self._read_cosignatures(connection)
 
     def _read_cosignatures(self, connection: Connection) -> None:

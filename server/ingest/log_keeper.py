@@ -41,14 +41,14 @@ class LogKeeper:
         waiting: Why a change is not in the log yet, by topic.
     """
 
-    def __init__(self, store: Store, secret: SecretKey, witnesses: Sequence[Witness] = ()) -> None:
+    def __init__(self, store: Store, secret: SecretKey, witnesses: Sequence[Witness]) -> None:
         self.stored = StoredLog(store)
         self.waiting: dict[str, str] = {}
         self._secret = secret
         self._threads = [
             WitnessThread(self.stored, secret, witness) for witness in witnesses if not witness.is_gone
         ]
-        self._board_keys = board_keys_of(secret, tuple(witnesses))
+        self._board_keys = board_keys_of(secret, witnesses)
         self._size = 0
         self._of_key: dict[str, list[int]] = {}  # the numbers of each key's entries
         self._changes: dict[str, list[Dated]] = {}

@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -120,7 +120,7 @@ def _witness(where: str, words: list[str]) -> Witness:
     return Witness(url.rstrip("/"), public)
 
 
-def board_keys_of(secret: SecretKey, witnesses: tuple[Witness, ...]) -> tuple[PublicKey, ...]:
+def board_keys_of(secret: SecretKey, witnesses: Sequence[Witness]) -> tuple[PublicKey, ...]:
     """Return the keys that a board's policy lists, in its order: the log's, then the witnesses'.
 
     Raises:
@@ -249,7 +249,6 @@ class WitnessThread(threading.Thread):
         stored: The log.
         secret: The log's key.
         witness: The witness.
-        clock: Returns unix seconds.
 
     Attributes:
         confirmed: Whether it has signed since the start, so that it has seen no larger tree than ours.
@@ -258,19 +257,13 @@ class WitnessThread(threading.Thread):
         answered: Set after the first attempt.
     """
 
-    def __init__(
-        self,
-        stored: StoredLog,
-        secret: SecretKey,
-        witness: Witness,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, stored: StoredLog, secret: SecretKey, witness: Witness) -> None:
         super().__init__(name=f"witness {witness.name}", daemon=True)
         self.witness = witness
         self.confirmed = self.stopped = False
         self.problem = ""
         self.answered = threading.Event()
-        self._stored, self._secret, self._clock = stored, secret, clock
+        self._stored, self._secret = stored, secret
         self._wake, self._ending = threading.Event(), False
 
     def run(self) -> None:
@@ -299,7 +292,7 @@ class WitnessThread(threading.Thread):
         """Ask if needed; return the seconds until the next turn, or None if the pause should grow."""
         try:
             if not (self.confirmed and self._is_signed()):
-                request_signatures(self._stored, self._secret, self.witness, int(self._clock()))
+                request_signatures(self._stored, self._secret, self.witness, int(time.time()))
         except WitnessFailed as e:
             self.stopped = e.stops
             self._note(str(e), logging.ERROR if e.stops else logging.WARNING)

@@ -15,7 +15,6 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from ..wire import keys, topics
 from .note import NoteRefused
@@ -99,12 +98,11 @@ def experiment_entry(fleet: str, name: str, payload: bytes) -> Entry:
 
 
 def policy_entry(fleet: str, policy: object) -> Entry:
-    """Return the entry of a policy that boards of a fleet may have."""
-    content = {"fleet": topics.check_fleet(fleet), "sha256": policy_sha256(policy)}
+    """Return the entry of a policy that boards of a fleet may have.
+
+    It has the SHA-256 of the policy's JSON with sorted names and without spaces, in hex.
+    """
+    canonical = json.dumps(policy, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    digest = hashlib.sha256(canonical.encode()).hexdigest()
+    content = {"fleet": topics.check_fleet(fleet), "sha256": digest}
     return Entry(f"hushmote/policy/{fleet}", json.dumps(content).encode())
-
-
-def policy_sha256(policy: object) -> str:
-    """Return the SHA-256 of a policy's JSON with sorted names and without spaces, in hex."""
-    canonical: Any = json.dumps(policy, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()

@@ -8,6 +8,7 @@ GET /                       which log, which questions, and what it refused
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import hashlib
 import logging
 import threading
@@ -101,23 +102,17 @@ def run(witness: Witness, host: str, port: int) -> None:
 
 async def _in_thread(function: Callable[[], Any]) -> Any:
     """Return a slow function's result, from a thread that does not delay the end of the process."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-
-    def finish(setter: Callable[[Any], None], result: Any) -> None:
-        if not future.done():
-            setter(result)
+    future = concurrent.futures.Future[Any]()
+    future.set_running_or_notify_cancel()  # a client that leaves does not cancel it
 
     def work() -> None:
-        setter: Callable[[Any], None]
         try:
-            setter, result = future.set_result, function()
+            future.set_result(function())
         except BaseException as e:  # raised again by the future
-            setter, result = future.set_exception, e
-        loop.call_soon_threadsafe(finish, setter, result)
+            future.set_exception(e)
 
     threading.Thread(target=work, daemon=True).start()
-    return await future
+    return await asyncio.wrap_future(future)
 
 
 async def _answer_error(_request: Request, error: Exception) -> Response:

@@ -58,11 +58,9 @@ def _questions(state: State) -> list[str]:
         note = " (withdrawn)" if record.is_withdrawn else ""
         lines.append(f"{shorten(f'{fleet} / {name}', 34):34} {record.versions:8}  {day}{note}")
     more = len(order) - _MOST_QUESTIONS
-    return (
-        [*lines, f"and {more} more, in {len({fleet for fleet, _ in state.records})} fleets"]
-        if more > 0
-        else lines
-    )
+    if more > 0:
+        lines.append(f"and {more} more, in {len({fleet for fleet, _ in state.records})} fleets")
+    return lines
 
 
 def _refusals(state: State) -> list[str]:

@@ -30,6 +30,11 @@
 extern "C" {
 #endif
 
+/* --- Version, for messages and for the preprocessor: HUSHMOTE_VERSION_NUMBER >= 0x000200 is true from 0.2.0 on. */
+
+#define HUSHMOTE_VERSION "0.2.0"
+#define HUSHMOTE_VERSION_NUMBER 0x000200 /**< A byte each for major, minor and patch. */
+
 /* --- Compiled features: define one as 0 to leave it out, or a log as 1. rr, grr, olh and hh are always included. */
 
 #ifndef HUSHMOTE_WITH_SW

@@ -71,8 +71,14 @@ class TestPackages:
         assert module["security"]["external-references"] == [f"pkg:generic/hushmote-c@{VERSION}"]
         project = re.search(r"project\(hushmote VERSION (\S+)", cmake)
         assert project
-        versions = {library["version"], component["version"], properties["version"], project[1]}
+        header = (CORE / "hushmote.h").read_text()
+        macro = re.search(
+            r'#define HUSHMOTE_VERSION "(.*)"\n#define HUSHMOTE_VERSION_NUMBER (0x\w{6}) ', header
+        )
+        assert macro
+        versions = {library["version"], component["version"], properties["version"], project[1], macro[1]}
         assert versions == {VERSION}
+        assert list(int(macro[2], 16).to_bytes(3, "big")) == [int(part) for part in VERSION.split(".")]
 
     @pytest.mark.slow
     @pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, func, select
 
-from ..log.change import compare
+from ..log.change import DAY_S, compare
 from ..log.entry import MAX_BYTES, Entry
 from ..log.note import (
     ECDSA,
@@ -28,11 +28,12 @@ from .database import COUNTING_LOCK, StoreDamaged, StoreError, insert_new
 from .store import Store
 
 _LOCK = COUNTING_LOCK + 1  # PostgreSQL's advisory lock for adding to the log
+_GONE_AFTER_S = 30 * DAY_S
 _entries, _checkpoints, _cosignatures = schema.log_entry, schema.log_checkpoint, schema.log_cosignature
 
 
 def waiting_questions(connection: Connection, questions: Mapping[str, bytes], now: int) -> dict[str, str]:
-    """Return why questions are not announced yet, by topic; nothing if the store has no log.
+    """Return what questions wait for, by topic: their day, the log, or witnesses; nothing without a log.
 
     Args:
         connection: A connection to the store.
@@ -42,11 +43,18 @@ def waiting_questions(connection: Connection, questions: Mapping[str, bytes], no
     if connection.scalar(select(_checkpoints.c.size).limit(1)) is None:
         return {}
     newest = select(func.max(_entries.c.number)).group_by(_entries.c.key)
-    query = select(_entries.c.key, _entries.c.content).where(_entries.c.number.in_(newest))
-    last = {key: Entry(key, bytes(content)).question for key, content in connection.execute(query)}
+    query = select(_entries).where(_entries.c.number.in_(newest))
+    last = {
+        key: (number, Entry(key, bytes(content)), at)
+        for number, key, content, at in connection.execute(query)
+    }
+    signed = _last_signed(connection)
     waiting = dict[str, str]()
     for topic, question in questions.items():
-        if last.get(topic) == question:
+        if topic in last and last[topic][1].question == question:
+            number, _, at = last[topic]
+            if why := _unsigned(number, int(at), signed):
+                waiting[topic] = why
             continue
         columns = _entries.c.content, _entries.c.at
         rows = connection.execute(
@@ -55,8 +63,37 @@ def waiting_questions(connection: Connection, questions: Mapping[str, bytes], no
         entries = [Entry(topic, bytes(content)) for content, _ in rows]
         changes = changes_of_names(entries, [int(at) for _, at in rows]).get(topic, [])
         change = compare(entries[changes[-1].number].question if changes else None, question)
-        waiting[topic] = wait(change, changes, now) or "for `hushmote serve` to log it"
+        waiting[topic] = (
+            wait(change, changes, now) or "for `hushmote serve` to log it, once every witness has answered"
+        )
     return waiting
+
+
+def _last_signed(connection: Connection) -> dict[str, tuple[int, int]]:
+    """Return each witness's largest signed size by its name, and when the signature arrived."""
+    columns = _cosignatures.c.size, _cosignatures.c.line, _cosignatures.c.at
+    rows = connection.execute(select(*columns).order_by(_cosignatures.c.size))
+    return {parse_signatures(line)[0].name: (size, int(at)) for size, line, at in rows}
+
+
+def _unsigned(number: int, at: int, signed: Mapping[str, tuple[int, int]]) -> str:
+    """Return who has not signed an entry, or "".
+
+    The store does not know who is asked: a witness counts until a month after its last signature.
+
+    Args:
+        number: The entry's number.
+        at: When it was added, unix seconds.
+        signed: The result of _last_signed().
+    """
+    if all(size <= number for size, _ in signed.values()):
+        return "for a witness to sign it: none has signed it yet"
+    missing = [
+        name for name, (size, last) in sorted(signed.items()) if size <= number and last > at - _GONE_AFTER_S
+    ]
+    if not missing:
+        return ""
+    return f"for witness{'es' * (len(missing) > 1)} {' and '.join(missing)} to sign it"
 
 
 @dataclass(frozen=True, slots=True)

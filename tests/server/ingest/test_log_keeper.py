@@ -521,4 +521,42 @@ def test_status_says_what_waits(home, witness):
         assert words.startswith("Its newest version waits until ")
         assert words.endswith(": witnesses allow one change a day.")
         (experiment_overview,) = overview(home, serving.now() + 2 * DAY).experiments
-        assert experiment_overview.waits == "for `hushmote serve` to log it"
+        assert experiment_overview.waits == "for `hushmote serve` to log it, once every witness has answered"
+
+
+class TestStatusOfUnsigned:
+    @staticmethod
+    def waits(serving):
+        """Return what the newest version waits for, by the experiment's name."""
+        return {each.name: each.waits for each in overview(serving.store, serving.now()).experiments}
+
+    def test_names_the_witness_that_has_not_signed(self, home, witness):
+        with TestWitness("w2.example", 20) as second, Serving(home, witness, second) as serving:
+            serving.turn()
+            until(lambda: self.waits(serving) == {"temp": ""}, lambda: self.waits(serving))
+            second.answer = 503, "not yet\n", {"Retry-After": "1"}
+            home.add_experiment("home", NEW)
+            serving.turn(25)
+            until(
+                lambda: self.waits(serving) == {"temp": "for witness w2.example to sign it"},
+                lambda: self.waits(serving),
+            )
+            second.answer = None
+            until(lambda: self.waits(serving) == {"temp": ""}, lambda: self.waits(serving))
+
+    def test_says_that_none_has_signed(self, home, witness):
+        with Serving(home, witness) as serving:
+            witness.answer = 403, "the fleet home is not in the rule\n", {}
+            serving.turn()
+            assert serving.keeper.stored.tree.size == 1
+            until(lambda: serving.keeper.warnings, "no warning")
+            assert self.waits(serving) == {"temp": "for a witness to sign it: none has signed it yet"}
+
+    def test_forgets_a_witness_after_a_month(self, home, witness):
+        with TestWitness("w2.example", 20) as second, Serving(home, witness, second) as serving:
+            serving.signed()
+            until(lambda: self.waits(serving) == {"temp": ""}, lambda: self.waits(serving))
+        home.add_experiment("home", NEW)
+        with Serving(home, witness) as serving:
+            serving.turn(24 * 31)
+            until(lambda: self.waits(serving) == {"temp": ""}, lambda: self.waits(serving))

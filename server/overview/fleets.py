@@ -77,7 +77,7 @@ class ExperimentOverview:
         quiet_since: The day of the last report if devices are asked but have been silent for days; without
             any report, the day on which they were asked.
         calendar: The experiment's calendar, or UTC_DAYS if this machine does not know the time zone.
-        waits: What its newest version waits for, if the store has a log: its day, the log or witnesses; or "".
+        waits: What its newest version waits for in a store with a log: its day, the log, witnesses; or "".
     """
 
     fleet: str

@@ -1,4 +1,4 @@
-"""`hushmote witness`: sign a log of questions while a rule of one's own holds."""
+"""`hushmote witness`: sign a log of questions only while the witness's own rule holds."""
 
 from __future__ import annotations
 
@@ -128,9 +128,9 @@ def _create_key(path: Path, name: str, as_json: bool) -> None:
     if as_json:
         print_json(values)
         return
-    typer.echo(f"{path} is written: keep it secret, and never use it with a second state.")
-    typer.echo(f"for the log's operator:\n  {cosignature}\n  {p256}")
-    typer.echo(f"for the boards' policy:\n  {values['for_boards']}")
+    typer.echo(f"{path} is written: keep it secret, and never use it with a second state.\n")
+    typer.echo("For the maker's file of witnesses, after the address at which this witness will answer:")
+    typer.echo(f"{cosignature} {p256}\n\nFor boards, as in POLICY:\n{values['for_boards']}")
 
 
 def _read_rule(rule: type[Rule], path: Path) -> Rule:

@@ -80,7 +80,10 @@ class Rule:
         except (ValueError, RecursionError) as e:  # tomllib.TOMLDecodeError is a ValueError
             raise RuleError(wrong_toml(text, ValueError(e))) from None
         if log.kind != ED25519 or log.name != file.origin:
-            raise RuleError(f"log must be the Ed25519 key of {file.origin!r}, as `hushmote log` prints it")
+            raise RuleError(
+                f"log must be the key of {file.origin!r} that `hushmote log key` prints for witnesses, not "
+                f"{'one of another type' if log.name == file.origin else f'a key of {log.name!r}'}"
+            )
         if (file.fleets == "all") != (file.most_fleets is not None):
             raise RuleError('most_fleets must be given with fleets = "all", and only then')
         fleets = None if file.fleets == "all" else frozenset(file.fleets)
@@ -92,7 +95,8 @@ class Rule:
         if self.fleets is None:
             scope = f"{self.most_fleets} fleet{'s' * (self.most_fleets != 1)} at most"
         else:
-            scope = f"the fleets {', '.join(sorted(self.fleets))}" if self.fleets else "no fleet"
+            names = ", ".join(sorted(self.fleets))
+            scope = f"the fleet{'s' * (len(self.fleets) > 1)} {names}" if self.fleets else "no fleet"
         return f"one version of a question at a time, at most {changes} of it in 24 hours, for {scope}"
 
 
@@ -203,7 +207,13 @@ def _apply(
     fleet = key[0] if key else entry.policy_fleet
     is_withdrawal = key is not None and not entry.question
     if fleet and rule.fleets is not None and fleet not in rule.fleets and not is_withdrawal:
-        return None, None, _outside(f"the fleet {fleet} is not in the rule: ask why, then add it")
+        return (
+            None,
+            None,
+            _outside(
+                f"the fleet {fleet} is not in the witness's rule: its operator can add it, after asking why"
+            ),
+        )
     if key is None:
         return None, None, None
     before, serial = records.get(key), entry.serial

@@ -130,16 +130,19 @@ class StateFile:
         Raises:
             StateError: If it is missing, damaged, or of another log or witness.
         """
-        again = "--new-state begins again, which may let the log show a second history"
+        again = "begin again with --new-state, after which the log could show a second history"
         try:
             with self.path.open("rb") as file:
                 state = _decode(file.read(_MAX_BYTES + 1))
         except FileNotFoundError:
-            raise StateError(f"there is no state {self.path}: restore it, or {again}") from None
+            raise StateError(
+                f"there is no state {self.path}: create it with --new-state if the witness is new. If it was "
+                f"lost, {again}"
+            ) from None
         except OSError as e:
             raise StateError(f"cannot read {self.path}: {os_reason(e)}") from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise StateError(f"{self.path} is damaged: move it away; {again}") from None
+            raise StateError(f"{self.path} is damaged: move it away, and {again}") from None
         for name, expected, actual in (("log", log, state.log), ("witness", witness, state.witness)):
             if expected != actual:
                 raise StateError(f"{self.path} is of the {name} {actual}, not {expected}: use its own file")

@@ -21,13 +21,16 @@ _MEANING = (
 
 def describe(key: SecretKey, rule: Rule, state: State) -> str:
     """Return the page: what the witness has seen, when each question changed, and what it refused."""
-    signed = f"signed last on {_moment(state.time)}" if state.checkpoint else "not signed yet"
+    if state.checkpoint:
+        signed = f"It last signed the log on {_moment(state.time)}, with {_entries(state.size)}."
+    else:
+        signed = "It has not signed the log yet."
     begun = f" The first {_entries(state.begun)} were accepted without a check." if state.begun else ""
     begun = begun.replace("The first 1 entry were", "The first entry was")
     parts = [
         f"Witness {key.name} of the log {rule.origin}",
         "",
-        _filled(f"The log has {_entries(state.size)}, {signed}.{begun}"),
+        _filled(f"{signed}{begun}"),
         _filled(f"The witness signs {rule}."),
         "",
         *_questions(state),

@@ -212,7 +212,7 @@ class TestRefusals:
 
     def test_missing_state_is_never_a_new_one(self, folder):
         text = hushmote("witness", *OPTIONS, cwd=folder, expect=1, writes=True)
-        assert "restore it, or --new-state begins again, which may let the log show a second history" in text
+        assert "create it with --new-state if the witness is new. If it was lost, begin again" in text
 
     def test_key_that_others_can_read(self, folder):
         (folder / "w.json").chmod(0o644)

@@ -222,7 +222,7 @@ class TestPage:
 
     def test_a_new_witness(self, port):
         text = self.page(port)
-        assert f"Witness {KEY.name} of the log {ORIGIN} The log has 1 entry, not signed yet." in text
+        assert f"Witness {KEY.name} of the log {ORIGIN} It has not signed the log yet." in text
         assert "It has refused nothing." in text
         assert str(KEY.public(COSIGNATURE)) in text
 
@@ -238,7 +238,7 @@ class TestPage:
         assert "cellar / door 2 17 Jan 2027, 08:00 UTC" in text
         assert "home / temp 1 15 Jan 2027, 08:00 UTC (withdrawn)" in text
         assert "Refused, newest first: 17 Jan 2027, 08:00 UTC, size 6: cellar/door has 2 versions" in text
-        assert "4 entries, signed last on 17 Jan 2027, 08:00 UTC" in text
+        assert "It last signed the log on 17 Jan 2027, 08:00 UTC, with 4 entries." in text
 
     @pytest.mark.slow
     def test_is_one_screen_with_hundreds_of_questions(self, port, log, witness):

@@ -247,9 +247,13 @@ class TestFile:
             ('["home"]', '["home"]\nchanges_a_day = "1"', "changes_a_day must be a whole number"),
             ('["home"]', '["home"]\nfleet = 2', "fleet is not a field; the fields are origin, log"),
             ('fleets = ["home"]', "", "fleets is missing|fleets must be"),
-            (ORIGIN, "example.org/else", "NAME\\+ID\\+BASE64|must be the Ed25519 key"),
+            (ORIGIN, "example.org/else", "NAME\\+ID\\+BASE64|must be the key of"),
             (str(LOG.public(ED25519)), "abc", "log: a log's or witness's public key has the form"),
-            (str(LOG.public(ED25519)), str(LOG.public(ECDSA)), "log must be the Ed25519 key"),
+            (
+                str(LOG.public(ED25519)),
+                str(LOG.public(ECDSA)),
+                "log must be the key of .*, not one of another type",
+            ),
             ("origin =", "origin", "not TOML"),
         ],
     )
@@ -259,12 +263,12 @@ class TestFile:
 
     def test_other_origin_than_the_key(self):
         other = SecretKey("other", b"\1" * 32, b"\2" * 32).public(ED25519)
-        with fails("must be the Ed25519 key of 'example.org/questions'", RuleError):
+        with fails("must be the key of 'example.org/questions' .*, not a key of 'other'", RuleError):
             Rule.parse(RULE_FILE.replace(str(LOG.public(ED25519)), str(other)))
 
     def test_describes_itself(self):
         assert str(rule()) == (
-            "one version of a question at a time, at most one change of it in 24 hours, for the fleets home"
+            "one version of a question at a time, at most one change of it in 24 hours, for the fleet home"
         )
         assert "at most 2 changes of it in 24 hours, for 1 fleet at most" in str(
             rule(None, most_fleets=1, changes_a_day=2)

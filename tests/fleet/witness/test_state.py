@@ -45,9 +45,7 @@ class TestFile:
         assert file.path.stat().st_mode & 0o777 == 0o600
 
     def test_missing_state_names_the_option_and_its_meaning(self, file):
-        with fails(
-            "no state .*: restore it, or --new-state begins again, which may let the log show", StateError
-        ):
+        with fails("no state .*: create it with --new-state .* a second history", StateError):
             file.load(*KEYS)
 
     def test_refuses_every_damage(self, file):
@@ -59,7 +57,7 @@ class TestFile:
         damaged += [json.dumps(values | {name: None}).encode() for name in values]
         for data in damaged:
             file.path.write_bytes(data)
-            with fails("is damaged: move it away; --new-state begins again", StateError):
+            with fails("is damaged: move it away, and begin again with --new-state", StateError):
                 file.load(*KEYS)
 
     @pytest.mark.parametrize("at", [0, 1])

@@ -519,7 +519,7 @@ class TestRule:
         log.append(version(fleet="office"))
         error = refusal(witness, log.request(1))
         assert (error.status, "--accept" in str(error)) == (403, False)
-        with pytest.raises(NotSigned, match="the fleet office is not in the rule"):
+        with pytest.raises(NotSigned, match="the fleet office is not in the witness's rule"):
             witness.accept(2)
         wider = restart(log, file, clock, rule=rule(("home", "office")))
         wider.add_checkpoint(log.request(1))

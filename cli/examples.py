@@ -96,7 +96,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "hushmote status --follow --aggregator http://127.0.0.1:9417",
         "hushmote status --broker mqtt://me@broker.example",
     ),
-    "log key": ("hushmote log key log.key --origin example.org/questions",),
+    "log key": ("hushmote log key log.key --origin example.org/questions", "hushmote log key log.key"),
     "log policy": ("hushmote log policy --log-key log.key --witnesses witnesses.txt --need 2",),
     "log list": ("hushmote log list",),
     "log add": (

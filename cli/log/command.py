@@ -27,16 +27,21 @@ class Kind(Enum):
 
 @log_app.command("key")
 def log_key(
-    file: Annotated[Path, typer.Argument(help="File to write; it must not exist.", metavar="FILE")],
+    file: Annotated[Path, typer.Argument(help="Key file.", metavar="FILE")],
     origin: Annotated[
-        str, typer.Option(help="The log's name, such as example.org/questions.", metavar="NAME")
-    ],
+        str | None,
+        typer.Option(
+            help="Create FILE for a log of this name, such as example.org/questions. Without --origin, the "
+            "keys of an existing FILE are printed.",
+            metavar="NAME",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Create a log's key, and print its public halves: for witnesses and auditors, and for boards."""
+    """Create a log's key, and print its public keys: for witnesses and auditors, and for boards."""
     from . import run  # imported lazily so that usage errors are fast
 
-    run.create(file, origin, as_json)
+    run.print_key(file, origin, as_json)
 
 
 @log_app.command("policy")
@@ -47,11 +52,12 @@ def log_policy(
         int | None,
         typer.Option(help="Number of witnesses that must sign, more than half; default: all.", min=1, max=7),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Print what boards that require the log have in their POLICY."""
+    """Print the "log" for the POLICY of boards that require it; as JSON for other clients."""
     from . import run  # imported lazily so that usage errors are fast
 
-    run.print_policy(log_key, witnesses, need)
+    run.print_policy(log_key, witnesses, need, as_json)
 
 
 @log_app.command("list")

@@ -25,6 +25,7 @@ from ...server.log.note import (
     ECDSA,
     ED25519,
     Checkpoint,
+    NoteRefused,
     PublicKey,
     SecretKey,
     board_keys,
@@ -59,19 +60,21 @@ class Target:
         return load_key(self.key), witnesses
 
 
-def create(file: Path, origin: str, as_json: bool) -> None:
-    """Create a key, and print its public halves."""
-    key = create_key(file, origin)
+def print_key(file: Path, origin: str | None, as_json: bool) -> None:
+    """Print a key's public halves; with an origin, create it first."""
+    if origin is None and not file.exists():
+        raise UsageError(f"{file} does not exist: create it with --origin NAME, the log's name")
+    key = load_key(file) if origin is None else create_key(file, origin)
     verifier, for_boards = key.public(ED25519), key.public(ECDSA)
     board_hex = for_boards.value.hex()
     if as_json:
-        print_json({"origin": origin, "key": str(verifier), "board": str(for_boards), "policy": board_hex})
+        print_json({"origin": key.name, "key": str(verifier), "board": str(for_boards), "policy": board_hex})
         return
-    typer.echo(f"{file} signs the log {origin}. Keep a copy where nobody else can read it.\n")
+    typer.echo(f"{file} signs the log {key.name}. Keep a copy where nobody else can read it.\n")
     typer.echo(f"For witnesses and auditors:\n{verifier}\n\nFor boards, as in POLICY:\n{board_hex}")
 
 
-def print_policy(key: Path, witnesses: Path, need: int | None) -> None:
+def print_policy(key: Path, witnesses: Path, need: int | None, as_json: bool) -> None:
     """Print the "log" of a board's policy."""
     secret, signers = load_key(key), load_witnesses(witnesses)
     public = board_keys_of(secret, signers)
@@ -87,6 +90,9 @@ def print_policy(key: Path, witnesses: Path, need: int | None) -> None:
             f"--need must be {numbers}, more than half of the {most} witnesses, so that no two halves can "
             "sign two histories"
         )
+    if as_json:
+        print_json({"origin": secret.name, "keys": board_keys(public), "need": need or most})
+        return
     lines = "".join(f'        "{text}",\n' for text in board_keys(public))
     names = ", ".join(each.name for each in public[1:])
     typer.echo(f'    "log": {{"origin": "{secret.name}", "need": {need or most}, "keys": (')
@@ -114,12 +120,13 @@ def list_entries(store_url: str, newest: int, as_json: bool) -> None:
             {"origin": checkpoint.origin, "size": checkpoint.size, "signed_by": signers, "entries": rows}
         )
         return
-    table = show.table(f"{checkpoint.origin}: {_entries(checkpoint.size)}", ("", "added", "entry"), (1, 2))
-    for row in rows:
-        added = datetime.datetime.fromisoformat(str(row["added"])).astimezone()
-        table.add_row(f"{row['entry']:,}", f"{added:%Y-%m-%d %H:%M}", str(row["what"]))
-    show.out.print(table)
-    show.out.print(f"signed by {', '.join(signers)}", soft_wrap=True)
+    typer.echo(f"{checkpoint.origin}: {_entries(checkpoint.size)}, signed by {', '.join(signers)}")
+    if rows:
+        table = show.table("", ("", "added", "entry"), (1, 2))
+        for row in rows:
+            added = datetime.datetime.fromisoformat(str(row["added"])).astimezone()
+            table.add_row(f"{row['entry']:,}", f"{added:%Y-%m-%d %H:%M}", str(row["what"]))
+        show.out.print(table)
 
 
 def add(kind: str, file: Path, target: Target, fleet: str | None, version: str | None, as_json: bool) -> None:
@@ -127,7 +134,7 @@ def add(kind: str, file: Path, target: Target, fleet: str | None, version: str |
     if kind == "release":
         entry = _release(file, version)
     elif version is not None:
-        raise UsageError("--version is a release's: omit it")
+        raise UsageError("--version goes with a release: omit it")
     secret, witnesses = target.load()
     with Store(target.store, create=False) as store:
         if kind == "policy":
@@ -147,7 +154,7 @@ def add(kind: str, file: Path, target: Target, fleet: str | None, version: str |
     if as_json:
         print_json({"entry": number, "key": entry.key, "added": bool(added)})
     else:
-        state = "is entry" if added else "has been entry"
+        state = "is entry" if added else "is already entry"
         typer.echo(f"{describe(entry)} {state} {number} of {secret.name}")
 
 
@@ -189,9 +196,12 @@ def print_proof(name: str, target: Target, fleet: str | None, as_json: bool) -> 
 
 def check(source: str, key: str, witnesses: Sequence[str], as_json: bool) -> None:
     """Check a log's files, and print what the log has."""
-    public, signers = PublicKey.parse(key), list(map(PublicKey.parse, witnesses))
+    public = parse_key("--key", key)
+    signers = [parse_key("--witness", each) for each in witnesses]
     copy = read_copy(reader(source), public)
     signed = valid_signatures(copy.checkpoint, signers)
+    own = public.name, *(each.name for each in signers)
+    others = list(dict.fromkeys(e.name for e in copy.checkpoint.signatures if e.name not in own))
     problems = [f"{key.name} has not signed it with {key}" for key in signers if key not in signed]
     problems += breaches(copy.entries, int(time.time()))
     names = names_of(copy.entries)
@@ -207,6 +217,7 @@ def check(source: str, key: str, witnesses: Sequence[str], as_json: bool) -> Non
                 "origin": public.name,
                 "size": copy.checkpoint.size,
                 "signed_by": signatures,
+                "not_verified": others,
                 "experiments": [asdict(each) for each in names],
                 "policies": policies,
                 "releases": releases,
@@ -214,7 +225,7 @@ def check(source: str, key: str, witnesses: Sequence[str], as_json: bool) -> Non
             }
         )
     else:
-        _print_check(copy.checkpoint, names, policies, releases, signatures)
+        _print_check(copy.checkpoint, names, policies, releases, signatures, others)
     if problems:
         more = f" (and {len(problems) - 1:,} more: --json lists them)" if problems[1:] else ""
         raise LogRefused(problems[0] + more)
@@ -235,6 +246,18 @@ def restore(source: str, key: Path, store_url: str, as_json: bool) -> None:
         print_json({"added": added, "size": own.size})
     else:
         typer.echo(f"{_entries(added)} added; the store's log has {own.size:,} now")
+
+
+def parse_key(option: str, text: str) -> PublicKey:
+    """Read a public key from an option.
+
+    Raises:
+        UsageError: If it is malformed.
+    """
+    try:
+        return PublicKey.parse(text)
+    except NoteRefused as e:
+        raise UsageError(f"{option}: {e}") from None
 
 
 def describe(entry: Entry) -> str:
@@ -292,10 +315,13 @@ def _print_check(
     policies: Mapping[str, int],
     releases: Sequence[str],
     signatures: dict[str, str | None],
+    others: Sequence[str],
 ) -> None:
     typer.echo(f"{checkpoint.origin} has {_entries(checkpoint.size)}, all as its checkpoint signs them.")
     for name, at in signatures.items():
         typer.echo(f"{name} has signed it{f' at {at}' if at else ''}.")
+    if others:
+        typer.echo(f"Signatures of {', '.join(others)} were not verified: give their keys with --witness.")
     fleets = sorted({each.fleet for each in names} | policies.keys())
     typer.echo(f"{counted(len(fleets), 'fleet')}: {', '.join(fleets)}" if fleets else "No fleet is in it.")
     if names:

@@ -24,7 +24,7 @@ from ...server.log.tiles import reader
 from ...server.plain_text import visible
 from ..experiment.review import Review, print_review, review_announced, sentences
 from ..options import print_json
-from .run import LogRefused, describe
+from .run import LogRefused, describe, parse_key
 
 _FEED_ENTRIES = 100
 _ATOM = "http://www.w3.org/2005/Atom"
@@ -63,18 +63,19 @@ class News:
 
     @property
     def text(self) -> str:
-        """What it is and means, in a sentence or two."""
+        """What it means, in a sentence or two, and its content."""
+        content = visible(self.entry.question.decode("utf-8", "replace"))
         if self.review is not None:
-            return " ".join(sentences(self.review))
+            return f"{' '.join(sentences(self.review))} {content}"
         if self.entry.experiment is None:
             return visible(self.entry.content.decode("utf-8", "replace"))
-        return "It is withdrawn." if not self.entry.question else "This Hushmote cannot read it."
+        return f"This version of Hushmote cannot read it: {content}" if content else "It is withdrawn."
 
 
 def run(source: str, file: Path, key: str | None, feed: Path | None, as_json: bool) -> None:
     """Show what is new; raise LogRefused if the log does not continue what was seen before."""
     state = _load(file, key)
-    public = PublicKey.parse(state.key)
+    public = parse_key("--key", state.key)
     copy = read_copy(reader(source), public)
     _check_continues(source, copy, state)
     now = datetime.datetime.now(datetime.UTC)
@@ -140,13 +141,25 @@ def _news(entries: Sequence[Entry], number: int) -> News:
 
 def _print(origin: str, size: int, new: Sequence[News]) -> None:
     if not new:
-        typer.echo(f"{origin} has nothing new: {size:,} in all")
+        typer.echo(f"{origin} has no new entries: {size:,} in all")
     for each in new:
         typer.echo(f"{each.number}: {describe(each.entry)}")
         if each.review is None:
-            typer.echo(each.text if each.entry.experiment else textwrap.indent(each.text, "    ", bool))
-        else:
-            print_review(each.review)
+            _print_indented(each.text)
+            continue
+        print_review(each.review)
+        if not each.review.changes:  # it is new, and the table above lists only what it costs
+            _print_indented(visible(each.entry.question.decode("utf-8", "replace")))
+
+
+def _print_indented(text: str) -> None:
+    """Print text in lines that begin with spaces, which an entry cannot pass off as the command's."""
+    indent = "    "
+    for line in text.splitlines():
+        filled = textwrap.fill(
+            line, 80, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+        )
+        typer.echo(filled or indent)
 
 
 def _values(news: News) -> dict[str, Any]:

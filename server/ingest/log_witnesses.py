@@ -130,9 +130,9 @@ def board_keys_of(secret: SecretKey, witnesses: Sequence[Witness]) -> tuple[Publ
     for key in (key for witness in witnesses for key in witness.keys):
         if key.value in values:
             is_own = key.value in (secret.public(ED25519).value, secret.public(ECDSA).value)
-            why = "is the log's own" if is_own else "is there twice"
+            why = "is the log's own" if is_own else "appears twice"
             raise WitnessesRefused(
-                f"the key {key} of the witnesses {why}: give each witness once, with its keys"
+                f"a witness's key {why}: list each witness once, with its own keys ({key})"
             )
         values.add(key.value)
     return (secret.public(ECDSA), *(w.board_key for w in witnesses if w.board_key is not None))

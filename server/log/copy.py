@@ -53,7 +53,7 @@ def read_copy(fetch: Fetch, key: PublicKey) -> LogCopy:
     """
     checkpoint = Checkpoint.parse(fetch(CHECKPOINT).decode("utf-8", "replace"))
     if checkpoint.origin != key.name:
-        raise NoteRefused(f"it is the log {checkpoint.origin!r}, not {key.name!r}: give that log's key")
+        raise NoteRefused(f"this is the log {checkpoint.origin!r}, but the key is of the log {key.name!r}")
     if not valid_signatures(checkpoint, [key]):
         raise NoteRefused(f"its checkpoint has no signature of the key {key}: give the log's key")
     raw = list(read_entries(fetch, 0, checkpoint.size))

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..errors import os_reason
 from .entry import MAX_BYTES
 from .note import NoteRefused
 from .tree import Tree
@@ -238,7 +239,9 @@ def _download(url: str) -> bytes:
             if response.length and len(data) <= _MAX_FILE_BYTES:
                 raise NoteRefused(f"{url} cannot be read: it ended early")
     except (OSError, http.client.HTTPException, ValueError) as e:
-        raise NoteRefused(f"{url} cannot be read: {getattr(e, 'reason', e)}") from None
+        why = getattr(e, "reason", e)
+        text = os_reason(why) if isinstance(why, OSError) else str(why)
+        raise NoteRefused(f"{url} cannot be read: {text}") from None
     if len(data) > _MAX_FILE_BYTES:
         raise NoteRefused(f"{url} is longer than any file of a log")
     return bytes(data)
@@ -250,7 +253,7 @@ def _read(path: Path) -> bytes:
             data = file.read(_MAX_FILE_BYTES + 1)
     except OSError as e:
         raise NoteRefused(
-            f"{path} cannot be read: {e.strerror}; a log's folder is what its export wrote"
+            f"{path} cannot be read: {e.strerror}; give the folder of an export, or an address with https://"
         ) from None
     if len(data) > _MAX_FILE_BYTES:
         raise NoteRefused(f"{path} is longer than any file of a log")

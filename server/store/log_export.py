@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from .. import private_file
-from ..errors import HushmoteError, refusing
+from ..errors import HushmoteError, os_reason, refusing
 from ..log.note import Checkpoint, NoteRefused
 from ..log.tiles import CHECKPOINT, WIDTH, file_of, files
 from .log import StoredLog
@@ -64,7 +64,8 @@ def _exported_size(stored: StoredLog, folder: Path, checkpoint: Checkpoint) -> i
     except FileNotFoundError:
         return 0
     except (OSError, NoteRefused) as e:
-        raise ExportRefused(f"{folder / CHECKPOINT} cannot be read ({e}): choose another folder") from None
+        why = os_reason(e) if isinstance(e, OSError) else e
+        raise ExportRefused(f"{folder / CHECKPOINT} cannot be read ({why}): choose another folder") from None
     if exported.origin != checkpoint.origin:
         raise ExportRefused(f"{folder} has the log {exported.origin}: choose another folder")
     if exported.size > checkpoint.size:

@@ -81,6 +81,12 @@ class TestKey:
         assert "already exists: others know its key" in refusal
         assert file.read_bytes() == before
 
+    def test_prints_the_keys_of_a_file_again(self, tmp_path):
+        file = tmp_path / "log.key"
+        assert "create it with --origin NAME" in says(tmp_path, "key", file, code=1)
+        text = says(tmp_path, "key", file, "--origin", "example.org/questions")
+        assert says(tmp_path, "key", file) == text
+
     def test_refuses_a_name_with_spaces(self, tmp_path):
         text = says(tmp_path, "key", tmp_path / "k", "--origin", "my log", code=1)
         assert "name is printable ASCII without spaces and +" in text
@@ -97,7 +103,9 @@ class TestKey:
             file = site.folder / "witnesses.txt"
             file.write_text(f"# ours\n{first.line}\n{second.line}")
             text = says(site.folder, "policy", "--log-key", site.key, "--witnesses", file)
+            as_json = says(site.folder, "policy", "--log-key", site.key, "--witnesses", file, "--json")
         (log,) = eval(f"{{{text}}}").values()
+        assert json.loads(as_json) == log | {"keys": list(log["keys"])}
         assert (log["origin"], log["need"], len(log["keys"])) == (LOG.name, 2, 3)
 
     @pytest.mark.parametrize(
@@ -118,9 +126,9 @@ class TestKey:
         options = "policy", "--log-key", site.key, "--witnesses", file
         secret = TestWitness().secret
         file.write_text(2 * f"- {secret.public(COSIGNATURE)} {secret.public(ECDSA)}\n")
-        assert "of the witnesses is there twice: give each" in says(site.folder, *options, code=1)
+        assert "a witness's key appears twice: list each" in says(site.folder, *options, code=1)
         file.write_text(f"- {LOG.public(ECDSA)}\n")
-        assert "of the witnesses is the log's own: give each" in says(site.folder, *options, code=1)
+        assert "a witness's key is the log's own: list each" in says(site.folder, *options, code=1)
 
     @pytest.mark.parametrize(
         ("line", "words"),
@@ -200,7 +208,7 @@ class TestCheck:
         assert text == "release 1.2.0 is entry 2 of example.org/questions\n"
         site.run("add", "policy", policy, "--log-key", site.key)
         again = site.run("add", "policy", policy, "--log-key", site.key)
-        assert again == "policy of fleet home has been entry 3 of example.org/questions\n"
+        assert again == "policy of fleet home is already entry 3 of example.org/questions\n"
         site.write()
         text = site.check()
         assert "example.org/questions has 4 entries, all as its checkpoint signs them." in text
@@ -222,6 +230,8 @@ class TestCheck:
         site.log.add_signatures(1, witness.cosign(site.log.checkpoints[1].text, 1_800_000_000), NOW)
         site.write()
         assert "w1.example has signed it at 2027-01-15T08:00:00+00:00." in site.check("--witness", public)
+        assert "Signatures of w1.example were not verified" in site.check()
+        assert json.loads(site.check("--json"))["not_verified"] == ["w1.example"]
 
     def test_tells_what_changed_too_often(self, site):
         site.add(*(announced(number, NOW - 86_400 + number) for number in range(5)))
@@ -251,6 +261,17 @@ class TestCheck:
         other = str(TestWitness("example.org/questions").secret.public(ED25519))
         text = says(site.folder, "check", site.export, "--key", other, code=1)
         assert "its checkpoint has no signature of the key" in text
+        board_hex = LOG.public(ECDSA).value.hex()
+        text = says(site.folder, "check", site.export, "--key", board_hex, code=1)
+        assert "--key: a log's or witness's public key has the form NAME+ID+BASE64" in text
+
+    def test_hints_at_a_missing_scheme(self, site):
+        text = says(site.folder, "check", "example.org/log", "--key", KEY, code=1)
+        assert "give the folder of an export, or an address with https://" in text
+
+    def test_lists_an_empty_log_in_a_line(self, site):
+        site.log.begin(LOG, NOW)
+        assert site.run("list") == f"{LOG.name}: 0 entries, signed by {LOG.name}\n"
 
 
 class TestProof:
@@ -273,8 +294,11 @@ class TestWatch:
         site.add(announced(0))
         site.write()
         assert "give the log's public key with --key" in site.watch(code=1)
-        assert "0: temp of fleet home\n`temp` is new." in site.watch("--key", KEY)
-        assert site.watch() == "example.org/questions has nothing new: 1 in all\n"
+        text = site.watch("--key", KEY)
+        assert "0: temp of fleet home\n`temp` is new." in text
+        assert '    {"v": 1, "name": "temp"' in text
+        assert all(len(line) <= 80 for line in text.splitlines())
+        assert site.watch() == "example.org/questions has no new entries: 1 in all\n"
         site.add(announced(1), experiment_entry("home", "temp", b"\0" + bytes(68)))
         site.write()
         feed = site.folder / "log.xml"
@@ -285,6 +309,7 @@ class TestWatch:
         entries = ElementTree.parse(feed).getroot().findall("{http://www.w3.org/2005/Atom}entry")
         titles = [entry.findtext("{http://www.w3.org/2005/Atom}title") for entry in entries]
         assert titles == ["temp of fleet home, withdrawn", "temp of fleet home", "temp of fleet home"]
+        assert '"epsilon": 200000' in (entries[1].findtext("{http://www.w3.org/2005/Atom}content") or "")
 
     def test_entry_cannot_print_lines_of_its_own(self, site):
         content = "\n".join(["0" * 64 + "  main.py", "1: heat of fleet home", "", "ALARM \x1b[2J\rx"])

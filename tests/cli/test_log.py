@@ -305,7 +305,7 @@ class TestWatch:
         text = site.watch("--feed", feed)
         assert "1: temp of fleet home\n`temp` gets a new version." in text
         assert "epsilon" in text
-        assert "2: temp of fleet home, withdrawn\nIt is withdrawn." in text
+        assert "2: temp of fleet home, withdrawn\n    It is withdrawn." in text
         entries = ElementTree.parse(feed).getroot().findall("{http://www.w3.org/2005/Atom}entry")
         titles = [entry.findtext("{http://www.w3.org/2005/Atom}title") for entry in entries]
         assert titles == ["temp of fleet home, withdrawn", "temp of fleet home", "temp of fleet home"]

@@ -118,11 +118,7 @@ def run(options: ServeOptions) -> None:
                 "plan creates a FILE)"
             )
             logging.getLogger(__name__).warning(message, opened.where)
-        keeper = (
-            None
-            if secret is None or options.retire
-            else stack.enter_context(LogKeeper(opened, secret, signers))
-        )
+        keeper = None if secret is None or options.retire else LogKeeper(opened, secret, signers)
         counting = Counting(
             fleet_keys=fleet_keys,
             client_id=name,
@@ -151,6 +147,8 @@ def run(options: ServeOptions) -> None:
             stack.enter_context(
                 _health_endpoint(aggregator, endpoint, connection, publisher, notifier, log_url)
             )
+        if keeper is not None:
+            stack.enter_context(keeper)  # after the endpoint, from which witnesses may read the log
         if publisher is not None:
             stack.enter_context(publisher)
         if notifier is not None:

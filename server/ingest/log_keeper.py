@@ -28,7 +28,7 @@ class LogKeeper:
     """The log of the aggregators of one store.
 
     A change of a question waits until witnesses may sign it: 24 hours after the last one. Everything else is
-    added at once. Nothing is added before every witness has answered since the start, because a store
+    added at once. Nothing is added before every witness has signed since the start, because a store
     restored from a backup could otherwise continue the log differently.
 
     Args:
@@ -178,7 +178,7 @@ class LogKeeper:
                 return f"because witness {thread.witness.name} has signed what this store does not have"
         for thread in self._threads:
             if not thread.confirmed:
-                return f"until witness {thread.witness.name} has answered"
+                return f"until witness {thread.witness.name} has signed the log since this start"
         return ""
 
     def _why_refused(self, topic: str, question: bytes, now_s: int) -> str:

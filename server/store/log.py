@@ -64,7 +64,8 @@ def waiting_questions(connection: Connection, questions: Mapping[str, bytes], no
         changes = changes_of_names(entries, [int(at) for _, at in rows]).get(topic, [])
         change = compare(entries[changes[-1].number].question if changes else None, question)
         waiting[topic] = (
-            wait(change, changes, now) or "for `hushmote serve` to log it, once every witness has answered"
+            wait(change, changes, now)
+            or "for `hushmote serve` to log it, after every witness has signed since its start"
         )
     return waiting
 

@@ -103,6 +103,23 @@ class TestServe:
             assert "example.org/questions has 1 entry" in text
             assert process.end() == 0
 
+    def test_first_request_comes_when_the_log_can_be_read(self, store, witness, arguments, monkeypatch):
+        http, statuses, respond = f"127.0.0.1:{free_port()}", [], witness.respond
+
+        def read_and_respond(body):
+            try:
+                statuses.append(get(f"http://{http}/log/checkpoint")[0])
+            except OSError as e:
+                statuses.append(e)
+            return respond(body)
+
+        monkeypatch.setattr(witness, "respond", read_and_respond)
+        options = ("--store", store.engine.url.render_as_string(), "--http", http)
+        with served(*options, *arguments) as process:
+            process.ready()
+            until(lambda: statuses, process.log)
+            assert statuses[0] == 200
+
     def test_killed_before_it_announces(self, store, broker, witness, arguments):
         options = ("--store", store.engine.url.render_as_string(), *arguments)
         with board(broker) as heard:

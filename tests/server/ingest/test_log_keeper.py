@@ -343,7 +343,9 @@ class TestWitnesses:
             serving.turn()
             assert TOPIC not in serving.retained
             assert "no fleet has a current experiment" not in caplog.text
-            assert serving.keeper.waiting[TOPIC].endswith("waits until witness w1.example has answered")
+            assert serving.keeper.waiting[TOPIC].endswith(
+                "waits until witness w1.example has signed the log since this start"
+            )
             assert "cannot be reached" in serving.keeper.warnings[0]
             home.withdraw_experiment("home", "temp")
             serving.turn()
@@ -521,7 +523,10 @@ def test_status_says_what_waits(home, witness):
         assert words.startswith("Its newest version waits until ")
         assert words.endswith(": witnesses allow one change a day.")
         (experiment_overview,) = overview(home, serving.now() + 2 * DAY).experiments
-        assert experiment_overview.waits == "for `hushmote serve` to log it, once every witness has answered"
+        assert (
+            experiment_overview.waits
+            == "for `hushmote serve` to log it, after every witness has signed since its start"
+        )
 
 
 class TestStatusOfUnsigned:

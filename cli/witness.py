@@ -129,7 +129,7 @@ def _create_key(path: Path, name: str, as_json: bool) -> None:
         print_json(values)
         return
     typer.echo(f"{path} is written: keep it secret, and never use it with a second state.\n")
-    typer.echo("For the maker's file of witnesses, after the address at which this witness will answer:")
+    typer.echo("For the maker's file of witnesses, after this witness's address:")
     typer.echo(f"{cosignature} {p256}\n\nFor boards, as in POLICY:\n{values['for_boards']}")
 
 
@@ -146,7 +146,7 @@ def _print_begun(state: Path, as_json: bool) -> None:
     if as_json:
         print_json({"state": str(state), "size": 0})
     else:
-        typer.echo(f"{state} is written; the rule applies to every entry of the log, from the first one on")
+        typer.echo(f"{state} is written. The rule applies to all entries of the log.")
 
 
 def _print_accepted(witness: Witness, changed: Mapping[str, int], before_s: int, as_json: bool) -> None:

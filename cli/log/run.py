@@ -70,7 +70,7 @@ def print_key(file: Path, origin: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"origin": key.name, "key": str(verifier), "board": str(for_boards), "policy": board_hex})
         return
-    typer.echo(f"{file} signs the log {key.name}. Keep a copy where nobody else can read it.\n")
+    typer.echo(f"{file} signs the log {key.name}.\nKeep a copy where nobody else can read it.\n")
     typer.echo(f"For witnesses and auditors:\n{verifier}\n\nFor boards, as in POLICY:\n{board_hex}")
 
 
@@ -120,7 +120,7 @@ def list_entries(store_url: str, newest: int, as_json: bool) -> None:
             {"origin": checkpoint.origin, "size": checkpoint.size, "signed_by": signers, "entries": rows}
         )
         return
-    typer.echo(f"{checkpoint.origin}: {_entries(checkpoint.size)}, signed by {', '.join(signers)}")
+    typer.echo(f"{checkpoint.origin}: {_entries(checkpoint.size)}\nsigned by {', '.join(signers)}")
     if rows:
         table = show.table("", ("", "added", "entry"), (1, 2))
         for row in rows:

@@ -271,7 +271,7 @@ class TestCheck:
 
     def test_lists_an_empty_log_in_a_line(self, site):
         site.log.begin(LOG, NOW)
-        assert site.run("list") == f"{LOG.name}: 0 entries, signed by {LOG.name}\n"
+        assert site.run("list") == f"{LOG.name}: 0 entries\nsigned by {LOG.name}\n"
 
 
 class TestProof:

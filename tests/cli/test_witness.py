@@ -97,9 +97,7 @@ class TestKey:
 class TestServe:
     def test_signs_for_a_log_and_stops(self, folder):
         text = hushmote("witness", *OPTIONS, "--new-state", cwd=folder)
-        assert text == (
-            "state.json is written; the rule applies to every entry of the log, from the first one on\n"
-        )
+        assert text == ("state.json is written. The rule applies to all entries of the log.\n")
         log, port = continued(folder, version("window")), free_port()
         with running(folder, "--http", f"127.0.0.1:{port}") as process:
             assert process.stdout is not None

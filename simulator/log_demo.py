@@ -200,7 +200,7 @@ def show_outcome(outcome: LogDemo) -> None:
         f"{list(_WITNESSES)[1]} keeps to its rule: at most one change of a question a day.",
         f"The board in the {TARGET} spent ε = {outcome.spent:g} on the question that only it was asked.",
         "If the maker owned the log and both witnesses, nothing here would stop it.",
-        "docs/log.md says how to run a log, and how to be a witness.",
+        "docs/log.md explains how to run a log, and docs/witness.md how to run a witness.",
     )
     show.out.print("\n".join(lines), soft_wrap=True)
 

@@ -80,14 +80,15 @@ def _last_signed(connection: Connection) -> dict[str, tuple[int, int]]:
 def _unsigned(number: int, at: int, signed: Mapping[str, tuple[int, int]]) -> str:
     """Return who has not signed an entry, or "".
 
-    The store does not know who is asked: a witness counts until a month after its last signature.
+    The store does not know who is asked, and a log may have no witnesses: one counts from its first
+    signature until a month after its last.
 
     Args:
         number: The entry's number.
         at: When it was added, unix seconds.
         signed: The result of _last_signed().
     """
-    if all(size <= number for size, _ in signed.values()):
+    if signed and all(size <= number for size, _ in signed.values()):
         return "for a witness to sign it: none has signed it yet"
     missing = [
         name for name, (size, last) in sorted(signed.items()) if size <= number and last > at - _GONE_AFTER_S

@@ -167,7 +167,7 @@ class LogKeeper:
             return False
         why = self._why_blocked()
         if not keys.is_withdrawal(payload):
-            why = why or self._why_refused(topic, Entry(topic, payload).question, now_s)
+            why = why or self._why_refused(topic, payload) or self._why_early(topic, payload, now_s)
             if why:
                 self.waiting[topic] = _sentence(topic, why)
         return not why
@@ -181,15 +181,32 @@ class LogKeeper:
                 return f"until witness {thread.witness.name} has signed the log since this start"
         return ""
 
-    def _why_refused(self, topic: str, question: bytes, now_s: int) -> str:
-        """Return why a witness would refuse a question now, or ""."""
-        if isinstance((question_fields(question) or {}).get("every"), list):
+    def _why_refused(self, topic: str, payload: bytes) -> str:
+        """Return why witnesses would refuse an entry for ever, and with it every later one."""
+        entry = Entry(topic, payload)
+        fields = question_fields(entry.question)
+        if fields is None:
+            return "until each field is once in its JSON: witnesses refuse it otherwise"
+        if isinstance(fields.get("every"), list):
             return "until its every is one number, the same for all groups: witnesses refuse a list"
-        changes = self._changes.get(topic, [])
-        if not changes:
+        logged = (self.stored.entries[number].entry.serial for number in self._of_key.get(topic, []))
+        highest = max((serial for serial in logged if serial is not None), default=-1)
+        if (
+            entry.serial is None
+            or entry.serial > highest
+            or self._change(topic, entry.question) is Change.NONE
+        ):
             return ""
-        change = compare(self.stored.entries[changes[-1].number].entry.question, question)
-        if change is Change.NONE:
+        return f"until it is added or signed again, with a serial above {highest}, which the log has"
+
+    def _change(self, topic: str, question: bytes) -> Change:
+        changes = self._changes.get(topic)
+        return compare(self.stored.entries[changes[-1].number].entry.question if changes else None, question)
+
+    def _why_early(self, topic: str, payload: bytes, now_s: int) -> str:
+        """Return why witnesses would not sign a change yet, or ""."""
+        changes, change = self._changes.get(topic, []), self._change(topic, Entry(topic, payload).question)
+        if not changes or change is Change.NONE:
             return ""
         for thread in self._threads:
             if self._signed_at(changes[-1].number, thread.witness) is None:

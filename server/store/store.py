@@ -15,11 +15,12 @@ from sqlalchemy import Connection, RowMapping, and_, func, select, union_all, up
 
 from ...device.ldp_client import Experiment, ExperimentRefused
 from ..errors import no_such_name
+from ..log.entry import Entry
 from ..plain_text import visible
 from ..wire.experiments import CustomCodeRefused, parse_experiment
 from ..wire.keys import Signatures
 from ..wire.limits import GRACE_DAYS
-from ..wire.topics import check_device, check_fleet
+from ..wire.topics import ROOT, check_device, check_fleet
 from . import schema
 from .counting import accept_clock, check_clock, last_time, record_clock, record_counting
 from .database import (
@@ -359,7 +360,7 @@ class Store(Database):
         last = connection.scalar(select(table.c.serial).where(table.c.name == fleet).with_for_update())
         if last is None:
             raise VersionRefused(_no_fleet(fleet))
-        serial = max(last + 2, int(now.timestamp()))
+        serial = max(last + 2, self._logged_serial(connection, fleet) + 2, int(now.timestamp()))
         if serial + 1 >= 1 << 32:
             raise StoreError(
                 f"no experiment can be published: a wrong clock used up the serials of fleet {fleet}; "
@@ -367,6 +368,13 @@ class Store(Database):
             )
         connection.execute(update(table).where(table.c.name == fleet).values(serial=serial))
         return serial
+
+    def _logged_serial(self, connection: Connection, fleet: str) -> int:
+        """Return the highest serial of a fleet in the log, which may have more than a store from a backup."""
+        table, prefix = schema.log_entry, f"{ROOT}/{fleet}/experiment/"
+        query = select(table.c.key, table.c.content).where(table.c.key.startswith(prefix, autoescape=True))
+        rows = connection.execute(query)
+        return max((Entry(key, bytes(content)).serial or 0 for key, content in rows), default=0)
 
     def _signed_serial(
         self,

@@ -261,6 +261,15 @@ class TestChange:
             assert serving.question == OLD
             assert serving.keeper.waiting[TOPIC].startswith("temp of fleet home waits until its every is one")
 
+    def test_field_that_is_there_twice_is_not_logged(self, home):
+        with Serving(home) as serving:
+            home.add_experiment("home", OLD.replace(b"{", b'{"v": 1, ', 1))
+            serving.turn()
+            assert serving.log == []
+            assert serving.keeper.waiting[TOPIC].startswith(
+                "temp of fleet home waits until each field is once"
+            )
+
     def test_only_the_newest_of_several_is_announced(self, home):
         with Serving(home) as serving:
             serving.turn()
@@ -376,6 +385,34 @@ class TestWitnesses:
             )
             serving.wake()
             until(lambda: serving.turn() and third in serving.retained, lambda: serving.keeper.waiting)
+
+    def test_restored_log_is_not_continued_with_an_older_version(self, home, witness, tmp_path):
+        with Serving(home, witness) as serving:
+            serving.signed()
+            backup(f"sqlite:///{tmp_path}/home.sqlite", tmp_path / "old.sqlite")
+            home.add_experiment("home", NEW)
+            serving.turn(hours=25)
+            logged = serving.signed()[TOPIC]
+            entries = [each.entry for each in serving.keeper.stored.entries]
+            checkpoint = serving.keeper.stored.checkpoint
+        assert checkpoint is not None
+        with Store(f"sqlite:///{tmp_path}/old.sqlite") as old:
+            StoredLog(old).extend(entries, checkpoint, int(time.time()))
+            with Serving(old, witness) as serving:
+                serving.signed()
+                serving.turn(hours=25)
+                # Witnesses refuse a lower serial for ever, and with it every later entry.
+                assert len(serving.log) == 2
+                assert serving.retained[TOPIC] == logged
+                assert serving.keeper.waiting[TOPIC] == (
+                    "temp of fleet home waits until it is added or signed again, with a serial above "
+                    f"{keys.signed_serial(logged)}, which the log has"
+                )
+                (experiment_overview,) = overview(old, serving.now()).experiments
+                assert experiment_overview.waits == "for `hushmote serve` to log it"
+                old.add_experiment("home", OLD)
+                serving.turn()
+                assert serving.log[2:] == [(TOPIC, OLD)]
 
     def test_backup_without_a_log_adds_nothing(self, home, witness, tmp_path):
         with Serving(home, witness) as serving:

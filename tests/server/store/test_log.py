@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from boards import ask_fleet, experiment, payload_of
 from log_witness import LOG, ORIGIN
 from refusals import fails
 
@@ -148,6 +149,16 @@ class TestExtend:
         log.append(LOG, lambda _: [entry(99)], 100)
         with fails("it does not continue the store's log"):
             log.extend([entry(n) for n in range(5)], self.checkpoint(5), 200)
+
+
+def test_new_version_has_a_higher_serial_than_the_log(store):
+    ask_fleet(store, "home", payload_of(experiment()), keyed=True)
+    others = [
+        experiment_entry(fleet, "temp", b"{}\0\xee" + bytes(67)) for fleet in ("home_", "homes", "h_me")
+    ]
+    log_of(store, experiment_entry("home", "temp", b"{}\0\xdd" + bytes(67)), *others)
+    version = store.add_version("home", payload_of(experiment(epsilon=500_000))).version
+    assert version.serial == 0xDD000002
 
 
 def test_check_reports_a_damaged_log(store):

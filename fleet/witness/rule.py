@@ -223,17 +223,20 @@ def _apply(
             return None, None, None
         records[key] = replace(before, is_withdrawn=True, serial=highest)
         return None if before.is_withdrawn else key, Change.NONE, None
-    fields = question_fields(entry.question)
-    if len(entry.question) > MAX_QUESTION_BYTES or fields is None or fields.get("name") != key[1]:
-        text = f"an entry of {'/'.join(key)} is not a question of this name that boards can read"
-        return None, None, None if is_accepted else Problem(text)
+    name = "/".join(key)
     change, problem = compare(before.question if before else None, entry.question), None
-    if type(fields.get("every", 1)) is not int:
-        problem = Problem(f"{'/'.join(key)}: every must be one number in a log, the same for all groups")
+    if not _is_text(entry.question):
+        text = f"an entry of {name} is not a question that boards can read"
+        return None, None, None if is_accepted else Problem(text)
+    fields = question_fields(entry.question)
+    if fields is None or fields.get("name") != key[1]:
+        problem = Problem(f"{name} has a version with another name, or that some boards may read otherwise")
+    elif type(fields.get("every", 1)) is not int:
+        problem = Problem(f"{name}: every must be one number in a log, the same for all groups")
     elif before and change is not Change.NONE and serial is not None and serial <= before.serial:
         problem = Problem(
-            f"{'/'.join(key)} changes with serial {serial}, but serial {before.serial} came before: boards "
-            "could be switched back"
+            f"{name} changes with serial {serial}, but serial {before.serial} came before: boards could be "
+            "switched back"
         )
     if before is None:
         records[key] = Record(entry.question, serial=highest)
@@ -243,6 +246,15 @@ def _apply(
             before, question=entry.question, is_withdrawn=False, versions=versions, serial=highest
         )
     return key, change, None if is_accepted else problem
+
+
+def _is_text(question: bytes) -> bool:
+    """Return whether a board may read a question; MicroPython reads more than JSON."""
+    try:
+        question.decode()
+    except UnicodeDecodeError:
+        return False
+    return len(question) <= MAX_QUESTION_BYTES
 
 
 def _limits(

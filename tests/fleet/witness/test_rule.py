@@ -215,8 +215,6 @@ class TestScope:
             b"nonsense\0{}",
             b"tenant/" + version(),
             version(labels=["x" * 1000]),
-            bytes(experiment_entry("home", "temp", b"{")),
-            bytes(experiment_entry("home", "temp", b'{"name":"temp","name":"temp"}')),
             bytes(experiment_entry("home", "temp", b"\xff")),
         ],
     )
@@ -225,6 +223,28 @@ class TestScope:
         assert is_lasting(problems(records, entry))
         verdict = judge(rule(), records, [entry], NOW, is_accepted=True)
         assert (verdict.problems, verdict.records) == ((), records)
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            b"{",
+            b'{"name":"temp","name":"temp","n":%d}',
+            b'{"name":"temp" "n":%d}',  # MicroPython reads it as if it had the comma
+            b'{"name":"other","n":%d}',
+        ],
+    )
+    def test_versions_that_some_boards_may_read_are_counted(self, content):
+        records = after([version()])
+        entries = [
+            bytes(experiment_entry("home", "temp", content.replace(b"%d", b"%d" % n))) for n in (1, 2, 3)
+        ]
+        assert is_lasting(problems(records, entries[0], now=NOW + DAY_S))
+        verdict = judge(rule(), records, entries, NOW, is_accepted=True)
+        count = len(set(entries))
+        assert (verdict.problems, verdict.changed) == ((), {"home/temp": count})
+        record = verdict.records["home", "temp"]
+        assert (record.versions, record.question) == (1 + count, entries[-1].partition(b"\0")[2])
+        assert problems(verdict.records, version())[0].wait_s == DAY_S
 
 
 class TestFile:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from ..fleet.provisioning.flash import Load, flash
 from ..fleet.provisioning.verify import (
     ImageVerification,
     LoggedManifest,
+    Manifest,
     Verification,
     look_up,
     read_manifest,
@@ -19,6 +21,10 @@ from ..fleet.provisioning.verify import (
 )
 from ..server.answers import tables as show
 from ..server.errors import UsageError
+from ..server.log.copy import LogCopy, read_copy
+from ..server.log.entry import Entry
+from ..server.log.note import PublicKey
+from ..server.log.tiles import reader
 from ..server.plain_text import visible
 from .options import AsJson, print_json
 
@@ -85,13 +91,21 @@ def flash_command(  # noqa: PLR0913 - one for each option
     log: Annotated[
         str | None,
         typer.Option(
-            help="With --manifest: also look the manifest up in this log of releases; needs --log-key.",
+            help="With --manifest: also look up the manifest, and the experiments that the board keeps, in "
+            "this public log; needs --log-key.",
             metavar="URL|FOLDER",
         ),
     ] = None,
     log_key: Annotated[
         str | None,
         typer.Option(help="The log's public key, as `hushmote log key` printed it.", metavar="KEY"),
+    ] = None,
+    witness: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A witness's public key, which must have signed the log. May be repeated.",
+            metavar="KEY",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -105,12 +119,16 @@ def flash_command(  # noqa: PLR0913 - one for each option
             raise UsageError(
                 "--verify changes nothing: leave out settings, --source, --provision-again, --yes"
             )
-        logged = _look_up(manifest, log, log_key)
-        result = _verify(context, port, load, manifest, image)
+        copy = _read_log(manifest, log, log_key, witness)
+        release = None if manifest is None else read_manifest(manifest)
+        logged = None
+        if copy is not None and release is not None:
+            logged = look_up(release, copy, map(PublicKey.parse, witness or ()))
+        result = _verify(context, port, load, release, image, () if copy is None else copy.entries)
         _print_verification(result, logged, as_json, has_main=main is not None)
-        raise typer.Exit(0 if result.matches and (logged is None or logged.is_listed) else 1)
-    if any(option is not None for option in (manifest, image, log, log_key)):
-        raise UsageError("--manifest, --image, --log and --log-key compare: add --verify")
+        raise typer.Exit(0 if result.matches and (logged is None or logged.matches) else 1)
+    if any(option is not None for option in (manifest, image, log, log_key, witness)):
+        raise UsageError("--manifest, --image, --log, --log-key and --witness compare: add --verify")
     if port is None or settings is None:
         context.fail(f"Missing argument '{'port' if port is None else 'settings'}'.")
     result = flash(
@@ -125,25 +143,31 @@ def flash_command(  # noqa: PLR0913 - one for each option
 
 
 def _verify(
-    context: typer.Context, port: str | None, load: Load, manifest: Path | None, image: Path | None
+    context: typer.Context,
+    port: str | None,
+    load: Load,
+    release: Manifest | None,
+    image: Path | None,
+    logged: Sequence[Entry],
 ) -> Verification | ImageVerification:
-    release = None if manifest is None else read_manifest(manifest)
     if image is None:
         if port is None:
             context.fail("Missing argument 'port'.")
-        return verify_board(port, release, load)
+        return verify_board(port, release, load, logged=logged)
     if port is not None or release is None:
         raise UsageError("--image takes no port, but the firmware's SHA256SUMS with --manifest")
     return verify_image(image, release)
 
 
-def _look_up(manifest: Path | None, log: str | None, key: str | None) -> LoggedManifest | None:
-    """Look a manifest up in a log, if one is named."""
-    if log is None and key is None:
+def _read_log(
+    manifest: Path | None, log: str | None, key: str | None, witnesses: Sequence[str] | None
+) -> LogCopy | None:
+    """Read a log, if one is named, and recompute its tree."""
+    if log is None and key is None and not witnesses:
         return None
     if log is None or key is None or manifest is None:
         raise UsageError("a look-up in a log needs --manifest FILE, --log URL and --log-key KEY")
-    return look_up(read_manifest(manifest), log, key)
+    return read_copy(reader(log), PublicKey.parse(key))
 
 
 def _print_verification(
@@ -174,6 +198,7 @@ def _board_lines(result: Verification) -> list[str]:
         "missing": result.missing,
         "unknown (the board could run it)": result.unknown,
         "in the firmware (the board runs it instead of a file)": result.frozen,
+        "not in the log (the board may answer it)": result.unlogged,
         **kinds,
     }
     return [
@@ -190,6 +215,10 @@ def _hints(result: Verification, has_main: bool) -> list[str]:
     if result.manifest_sha256 is None and any(path.endswith(".mpy") for path in result.changed):
         hints.append(
             "other versions of Hushmote and mpy-cross write other .mpy files: compare with --manifest FILE"
+        )
+    if "kept experiments" in result.not_compared.values():
+        hints.append(
+            "a board answers the experiments that it keeps, without a proof: compare them with --log URL"
         )
     return hints
 

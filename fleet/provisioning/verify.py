@@ -1,21 +1,22 @@
 """Read a board's files back and compare them with a release's, or a firmware image with a manifest.
 
-Nothing on the board is changed. Its settings and its ledger are secrets: they are listed, but not read.
+Nothing on the board is changed. Its settings and its ledger are secrets: they are listed, but not read. The
+experiments that it keeps are public, and a board runs them without a proof, so they are looked up in the log.
 """
 
 import base64
 import contextlib
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 from ...server.errors import refusing
-from ...server.log.copy import read_copy
-from ...server.log.note import PublicKey
-from ...server.log.tiles import reader
+from ...server.log.copy import LogCopy
+from ...server.log.entry import Entry
+from ...server.log.note import PublicKey, valid_signatures
 from ...server.wire import board_files
 from .flash import OPTIONAL, Load, is_needed
 from .release_files import release_files
@@ -27,7 +28,7 @@ _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
 _WHEEL = re.compile(r"hushmote-([^-/]+)-py3-none-any\.whl")
 _SECURE_BOOT = "only secure boot proves what it runs."
 _ESP32_MAGIC, _ESP32_HEADER_BYTES = 0xE9, 24
-_KINDS = {"/settings.json": "settings", f"{LEDGER}/": "ledger", "/experiments/": "kept experiments"}
+_KINDS = {"/experiments/": "kept experiments", "/settings.json": "settings", f"{LEDGER}/": "ledger"}
 
 # The files of code as base64, with the board's own SHA-256 to detect errors of the line. MicroPython prefers
 # /hashlib.py to its own hashlib, so only the firmware is searched, and what boot.py imported is forgotten.
@@ -35,8 +36,8 @@ _READ = """
 import sys
 folders = list(sys.path)
 sys.path[:] = ['.frozen']
-for n in ('os', 'json', 'hashlib', 'binascii', 'vfs'): sys.modules.pop(n, None)
-import os, json, hashlib, binascii
+for n in ('os', 'json', 'hashlib', 'binascii', 'vfs', 'micropython'): sys.modules.pop(n, None)
+import os, json, hashlib, binascii, micropython
 out, seen = sys.stdout.write, set()
 def read(p):
     h = hashlib.sha256()
@@ -56,7 +57,7 @@ def walk(d):
         elif p not in seen:
             out((', ' if seen else '') + json.dumps(p) + ': ')
             seen.add(p)
-            if p.lower().endswith(('.py', '.mpy')):
+            if p.lower().endswith(('.py', '.mpy')) or '/experiments/' in p and p[-4:] != '.yes':
                 out('["')
                 sha = read(p)
                 out('", ' + json.dumps(sha) + ']')
@@ -65,8 +66,18 @@ def frozen(n):
     n = n.replace('/', '.')
     sys.modules.pop(n, None)
     try: __import__(n)
-    except ImportError: return False
+    except ImportError as e:  # without the module, or of what it imports itself
+        missing = str(e).split("'")[1:2]
+        return not (n + '.').startswith(missing[0] + '.') if missing else 'not found' not in str(e)
     except Exception: pass
+    return True
+def starts(n):  # a module that is there needs memory before it runs, and gets none
+    sys.modules.pop(n, None)
+    micropython.heap_lock()
+    try: __import__(n)
+    except MemoryError: return True
+    except ImportError: return False
+    finally: micropython.heap_unlock()
     return True
 i = sys.implementation
 r = {'version': list(i.version[:3]) if i.name == 'micropython' else [], 'mpy': getattr(i, '_mpy', 0)}
@@ -87,6 +98,8 @@ if r['version']:
         r['network'] = True
     except ImportError: r['network'] = False
     r['frozen'] = [n for n in NAMES if frozen(n)]
+    sys.path[:] = ('.frozen',)
+    r['frozen'] += [n for n in ('main', 'boot') if starts(n)]  # MicroPython prefers its own /main.py
 print('}, "board": ' + json.dumps(r) + '}')
 """
 
@@ -147,40 +160,68 @@ class LoggedManifest:
         size: The number of its entries.
         entry: The entry that is this manifest; None if there is none.
         release: The version under which it is listed.
+        others: The entries that list other manifests under this version.
+        signed_by: The witnesses named by the caller that have signed the log.
+        not_signed_by: Those that have not.
     """
 
     origin: str
     size: int
     entry: int | None
     release: str | None
+    others: tuple[int, ...]
+    signed_by: tuple[str, ...]
+    not_signed_by: tuple[str, ...]
 
     @property
-    def is_listed(self) -> bool:
-        """Whether the log has the manifest."""
-        return self.entry is not None
+    def matches(self) -> bool:
+        """Whether the log has the manifest and no other one of this version, and every witness has signed."""
+        return self.entry is not None and not self.others and not self.not_signed_by
 
     def __str__(self) -> str:
         if self.entry is None:
-            return f"The log {self.origin} does not have this manifest among its {self.size:,} entries."
-        return f"The log {self.origin} has this manifest as release {self.release}, entry {self.entry:,}."
+            text = f"The log {self.origin} does not have this manifest among its {self.size:,} entries."
+        else:
+            text = f"The log {self.origin} has this manifest as release {self.release}, entry {self.entry:,}."
+        if self.others:
+            numbers = ", ".join(f"{number:,}" for number in self.others)
+            text += f" It has other manifests of this release, which others may have: entries {numbers}."
+        if self.signed_by:
+            text += f" Signed by {', '.join(self.signed_by)}."
+        if self.not_signed_by:
+            text += f" Not signed by {', '.join(self.not_signed_by)}."
+        if not (self.signed_by or self.not_signed_by):
+            text += " It may show others something else: name its witnesses with --witness."
+        return text
 
 
-def look_up(manifest: Manifest, log: str, key: str) -> LoggedManifest:
-    """Read a log, recompute its tree, and look for a manifest among its releases.
+def look_up(manifest: Manifest, copy: LogCopy, witnesses: Iterable[PublicKey] = ()) -> LoggedManifest:
+    """Look for a manifest among a log's releases.
 
     Args:
         manifest: The manifest.
-        log: The URL of the log, or a folder with its files.
-        key: Its public key as text.
+        copy: The log.
+        witnesses: The public keys of witnesses that must have signed its checkpoint.
 
     Raises:
-        NoteRefused: If the log cannot be read, is damaged or is signed with another key.
+        NoteRefused: If a witness's signature is wrong.
     """
-    copy = read_copy(reader(log), PublicKey.parse(key))
-    for number, entry in enumerate(copy.entries):
-        if entry.release and hashlib.sha256(entry.content).hexdigest() == manifest.sha256:
-            return LoggedManifest(copy.checkpoint.origin, copy.checkpoint.size, number, entry.release)
-    return LoggedManifest(copy.checkpoint.origin, copy.checkpoint.size, None, None)
+    keys = tuple(witnesses)
+    signed = valid_signatures(copy.checkpoint, keys)
+    releases = [(number, entry) for number, entry in enumerate(copy.entries) if entry.release]
+    digests = {number: hashlib.sha256(entry.content).hexdigest() for number, entry in releases}
+    listed = [(number, entry.release) for number, entry in releases if digests[number] == manifest.sha256]
+    number, release = listed[0] if listed else (None, None)
+    versions = {release for _, release in listed}
+    return LoggedManifest(
+        copy.checkpoint.origin,
+        copy.checkpoint.size,
+        number,
+        release,
+        tuple(n for n, each in releases if each.release in versions and digests[n] != manifest.sha256),
+        tuple(key.name for key in keys if key in signed),
+        tuple(key.name for key in keys if key not in signed),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +238,7 @@ class Verification:
         missing: Paths of files that the board needs and lacks.
         unknown: Paths of further .py and .mpy files, which the board could run.
         frozen: Modules that the board runs from its firmware instead of from its files.
+        unlogged: Paths of kept experiments that the log does not have; empty without a log.
         not_compared: Other files, each with its kind: settings, ledger, kept experiments, comments or data.
     """
 
@@ -209,18 +251,24 @@ class Verification:
     missing: tuple[str, ...]
     unknown: tuple[str, ...]
     frozen: tuple[str, ...]
+    unlogged: tuple[str, ...]
     not_compared: Mapping[str, str]
 
     @property
     def matches(self) -> bool:
         """Whether nothing differs."""
+        return self._is_release and not self.unlogged
+
+    @property
+    def _is_release(self) -> bool:
         return not (self.changed or self.missing or self.unknown or self.frozen)
 
     @property
     def proof(self) -> str:
         """The sentence that says what the comparison proves."""
         return (
-            f"The files that the board returned are {'' if self.matches else 'not '}those of {self.release}."
+            f"The files that the board returned are {'' if self._is_release else 'not '}those of "
+            f"{self.release}."
         )
 
     @property
@@ -250,7 +298,12 @@ class _Answer:
 
 
 def verify_board(
-    port: str, manifest: Manifest | None, load: Load, *, timeout_s: float = 120.0
+    port: str,
+    manifest: Manifest | None,
+    load: Load,
+    *,
+    logged: Iterable[Entry] = (),
+    timeout_s: float = 120.0,
 ) -> Verification:
     """Compare the files of the board at port with a release's, and restart the board.
 
@@ -258,6 +311,8 @@ def verify_board(
         port: The serial port, in mpremote's notation, such as /dev/ttyACM0 or COM3.
         manifest: The release's manifest; None for the installed package's files, compiled as by flash().
         load: `main` and `further`, the application and the further files that the board should have.
+        logged: The entries of the log of questions, in which kept experiments are looked up; if it has no
+            question, they are not compared.
         timeout_s: The timeout for reading the files.
 
     Raises:
@@ -269,8 +324,11 @@ def verify_board(
     own = _own_sources(load, further, expected)
     board = _read_board(UsbLink(port, timeout_s), _modules([*expected, *own]))
     expected |= _hashes(own) | _hashes(_compiled(own, board.mpy))
-    code = {path: content for path, content in board.files.items() if content is not None}
-    not_compared = {path: _kind(path) for path in board.files if path not in code}
+    read = {path: content for path, content in board.files.items() if content is not None}
+    code = {path: content for path, content in read.items() if path.lower().endswith((".py", ".mpy"))}
+    questions = {(name[1], entry.content) for entry in logged if (name := entry.experiment)}
+    kept = {path: content for path, content in read.items() if path not in code and questions}
+    not_compared = {path: _kind(path) for path in board.files if path not in (*code, *kept)}
     if "/boot.py" not in expected and _is_comment(code.get("/boot.py", b"code")):
         del code["/boot.py"]
         not_compared["/boot.py"] = "comments"
@@ -293,6 +351,7 @@ def verify_board(
         missing=tuple(sorted(missing)),
         unknown=tuple(sorted(path for path in code if path not in expected)),
         frozen=tuple(sorted(board.frozen - {_UMQTT})),
+        unlogged=tuple(sorted(path for path, data in kept.items() if not _is_logged(path, data, questions))),
         not_compared=dict(sorted(not_compared.items())),
     )
 
@@ -328,7 +387,18 @@ def _optional() -> set[str]:
 
 
 def _kind(path: str) -> str:
-    return next((kind for start, kind in _KINDS.items() if path.startswith(start)), "data")
+    return next((kind for part, kind in _KINDS.items() if part in path), "data")
+
+
+def _is_logged(path: str, data: bytes, questions: Container[tuple[str, bytes]]) -> bool:
+    """Return whether a kept experiment is in the log, or is no question.
+
+    device/kept_experiments.py describes the file. The index and the log's identity follow the experiment if
+    the board's policy has a log.
+    """
+    name, dot, _ = path.rpartition("/")[2].partition(".")  # NAME.ask has no serial
+    payload = data[0 if dot else 4 : -4]
+    return payload[:1] in (b"", b"\0") or any((name, each) in questions for each in (payload, payload[:-12]))
 
 
 def _is_comment(source: bytes) -> bool:

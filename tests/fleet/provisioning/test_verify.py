@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from command_line import hushmote
-from flashing import Bench, on_board
+from flashing import Bench, on_board, runtimes
 from refusals import fails
 from running_aggregator import HANGS_S
 
@@ -20,8 +20,8 @@ from hushmote.fleet.provisioning.flash import OPTIONAL, Load
 from hushmote.fleet.provisioning.release_files import release_files
 from hushmote.fleet.provisioning.usb import FlashError, UsbLink
 from hushmote.fleet.provisioning.verify import Manifest, read_manifest, verify_board, verify_image
-from hushmote.server.log.entry import Entry
-from hushmote.server.log.note import ED25519, Checkpoint, SecretKey
+from hushmote.server.log.entry import Entry, experiment_entry
+from hushmote.server.log.note import COSIGNATURE, ED25519, Checkpoint, SecretKey
 from hushmote.server.log.tiles import files
 from hushmote.server.log.tree import Tree
 
@@ -154,8 +154,63 @@ class TestBoard:
         with used.board() as board:
             on_board(board, "import os\nos.mkdir('/frozen')\nos.rename('/lib/gap.mpy', '/frozen/gap.mpy')")
             result = verify_board(board.port, manifest, Load(), timeout_s=HANGS_S)
+            # One that imports another from the board's flash is in the firmware, too.
+            on_board(
+                board,
+                "import os\nos.mkdir('/frozen/umqtt')\nos.remove('/frozen/gap.mpy')\n"
+                "with open('/frozen/gap.py', 'w') as f: f.write('import ldp_client')",
+            )
+            again = verify_board(board.port, manifest, Load(), timeout_s=HANGS_S)
         assert (result.frozen, result.missing) == (("gap",), ())
         assert not result.matches
+        assert (again.frozen, again.missing) == (("gap",), ())
+
+    def test_finds_modules_in_the_firmware_without_running_them(self):
+        found, _ = runtimes.find()
+        argv = next((r.argv for r in found if run(r.argv, "import sys, asyncio", [".frozen"]) == ""), None)
+        if argv is None:
+            pytest.skip("no MicroPython with asyncio in its firmware here")
+        read = verify._READ
+        function = read[read.index("def starts") : read.index("\ni = ")]
+        names = "starts('asyncio'), starts('main'), 'asyncio.core' in sys.modules"  # asyncio imports it
+        script = f"import sys, micropython\n{function}\nprint({names})"
+        assert run(argv, script, [".frozen"]) == "True False False\n"
+
+    def test_looks_kept_experiments_up_in_the_log(self, used: Bench, manifest: Manifest):
+        listed, other = (b'{"v":1,"name":"door","n":%d}\0' % n + bytes(68) for n in (1, 2))
+        logged = [experiment_entry("garden", "door", listed), Entry("hushmote/release/1.0", b"x")]
+        head, end, proven = bytes(4), bytes(4), bytes(12)
+        kept = {
+            "/experiments/door": head + listed + proven + end,
+            "/experiments/door.ask": listed + proven + end,
+            "/ldp/experiments/door": head
+            + listed
+            + end,  # of an application without a log, in its ledger's folder
+            "/experiments/gone": head + b"\0" + bytes(68) + end,  # a withdrawal
+            "/experiments/old": head + b"\0" + end,  # only a serial
+            "/experiments/door.yes": bytes(16),
+        }
+        wrong = {
+            "/experiments/hall": head + listed + proven + end,  # under another name
+            "/experiments/attic": head + other + proven + end,
+            "/experiments/attic.ask": other + proven + end,
+        }
+        with used.board() as board:
+            on_board(board, "import os\nos.mkdir('/experiments')\nos.mkdir('/ldp/experiments')")
+            for path, data in (kept | wrong).items():
+                on_board(board, f"with open({path!r}, 'wb') as f: f.write({data!r})")
+            result = verify_board(board.port, manifest, Load(), timeout_s=HANGS_S)
+            assert result.matches
+            assert {p for p, kind in result.not_compared.items() if kind == "kept experiments"} == {
+                *kept,
+                *wrong,
+            }
+            result = verify_board(board.port, manifest, Load(), logged=logged, timeout_s=HANGS_S)
+        assert result.unlogged == tuple(sorted(wrong))
+        assert not result.matches
+        assert result.proof == "The files that the board returned are those of Hushmote 9.8.7."
+        kinds = [kind for kind in result.not_compared.values() if kind == "kept experiments"]
+        assert kinds == ["kept experiments"]  # the consent
 
 
 class TestFailure:
@@ -330,12 +385,35 @@ class TestCommand:
         export(tmp_path / "log", key, others)
         status, output = different(*command, cwd=tmp_path)
         assert status == 1
-        assert "The log example.org/log does not have this manifest among its 3 entries.\n" in output
+        assert "The log example.org/log does not have this manifest among its 3 entries. It may" in output
         export(tmp_path / "log", key, [*others, Entry("hushmote/release/1.3", content)])
         output = hushmote(*command, cwd=tmp_path)
-        assert "The log example.org/log has this manifest as release 1.3, entry 3.\n" in output
+        assert (
+            "The log example.org/log has this manifest as release 1.3, entry 3. It may show others" in output
+        )
         wrong = str(SecretKey("example.org/log", bytes([3] * 32), bytes([2] * 32)).public(ED25519))
         assert "has no signature of the key" in hushmote(*command[:-1], wrong, cwd=tmp_path, expect=1)
+        export(
+            tmp_path / "log",
+            key,
+            [Entry("hushmote/release/1.3", b"x"), Entry("hushmote/release/1.3", content)],
+        )
+        status, output = different(*command, cwd=tmp_path)
+        assert (status, "which others may have: entries 0." in output) == (1, True)
+
+    def test_witnesses_of_the_log_must_have_signed(self, tmp_path: Path):
+        content = sums({"build/app.bin": b"app"}).encode()
+        (tmp_path / "app.bin").write_bytes(b"app")
+        (tmp_path / "SHA256SUMS").write_bytes(content)
+        key = SecretKey("example.org/log", bytes([1] * 32), bytes([2] * 32))
+        one, two = (SecretKey(f"w{n}.example", bytes([n] * 32), bytes([n] * 32)) for n in (3, 4))
+        export(tmp_path / "log", key, [Entry("hushmote/release/1.3", content)], one)
+        command = ["flash", "--verify", "--manifest", "SHA256SUMS", "--image", "app.bin", "--log", "log"]
+        command += ["--log-key", str(key.public(ED25519)), "--witness", str(one.public(COSIGNATURE))]
+        output = hushmote(*command, cwd=tmp_path)
+        assert "as release 1.3, entry 0. Signed by w3.example.\n" in output
+        status, output = different(*command, "--witness", str(two.public(COSIGNATURE)), cwd=tmp_path)
+        assert (status, "Signed by w3.example. Not signed by w4.example.\n" in output) == (1, True)
 
     @pytest.mark.parametrize(
         ("arguments", "words", "status"),
@@ -355,11 +433,18 @@ class TestCommand:
         assert words in hushmote("flash", *arguments.split(), cwd=tmp_path, expect=status)
 
 
-def export(folder: Path, key: SecretKey, entries: Sequence[Entry]) -> None:
+def run(argv: Sequence[str], script: str, path: list[str]) -> str:
+    """Run a script on MicroPython with this path, and return its output or its error."""
+    command = [*argv, "-c", f"import sys\nsys.path[:] = {path!r}\n{script}"]
+    return subprocess.run(command, stdout=-1, stderr=-2, text=True, check=False, timeout=HANGS_S).stdout
+
+
+def export(folder: Path, key: SecretKey, entries: Sequence[Entry], *witnesses: SecretKey) -> None:
     """Write a log's files."""
     tree = Tree(entry.leaf for entry in entries)
     text = Checkpoint(key.name, tree.size, tree.root()).text
-    note = Checkpoint(key.name, tree.size, tree.root(), key.sign(text))
+    lines = [line for witness in witnesses for line in witness.cosign(text, 1_800_000_000)]
+    note = Checkpoint(key.name, tree.size, tree.root(), (*key.sign(text), *lines))
     for path, data in [*files(tree, list(map(bytes, entries))), ("checkpoint", str(note).encode())]:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(data)

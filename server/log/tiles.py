@@ -129,10 +129,12 @@ def decode_bundle(data: bytes) -> list[bytes]:
     """Return the entries of a bundle.
 
     Raises:
-        NoteRefused: If it ends within an entry.
+        NoteRefused: If it ends within an entry, or has more than 256.
     """
     entries, at = [], 0
     while at < len(data):
+        if len(entries) == WIDTH:  # millions of entries fit into a file of this size
+            raise NoteRefused(f"a bundle has more than {WIDTH} entries")
         end = at + 2 + int.from_bytes(data[at : at + 2], "big")
         if end > len(data) or at + 2 > len(data):
             raise NoteRefused("a bundle of entries ends within an entry")

@@ -92,6 +92,11 @@ class TestTiles:
             with pytest.raises(NoteRefused):
                 decode_bundle(data)
 
+    def test_a_bundle_of_too_many_entries(self):
+        assert len(decode_bundle(bytes(2 * 256))) == 256
+        with pytest.raises(NoteRefused, match="more than 256 entries"):
+            decode_bundle(bytes(2 * 256) + b"\xff")
+
 
 class TestFileOf:
     def test_is_what_an_export_writes(self):

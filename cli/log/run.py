@@ -141,11 +141,7 @@ def add(kind: str, file: Path, target: Target, fleet: str | None, version: str |
             entry = policy_entry(choose_fleet(store, fleet), read_fields(file))
         stored = StoredLog(store)
         stored.refresh()
-        if not witnesses and stored.cosigned:
-            raise UsageError(
-                "witnesses have signed this log: give their file with --witnesses, because they know whether "
-                "this store lacks entries"
-            )
+        stored.check_witnesses(witnesses)
         now = int(time.time())
         for witness in (each for each in witnesses if not each.is_gone):
             request_signatures(stored, secret, witness, now)

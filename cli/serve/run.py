@@ -33,6 +33,7 @@ from ...server.local_days import WEEKDAYS
 from ...server.log.key_file import load_key
 from ...server.service import process as serving
 from ...server.store.database import parse_url
+from ...server.store.log import check_unlogged
 from ...server.store.store import Store
 from ...server.typed_numbers import plain_whole_number, typed_float
 from ...server.wire.limits import BATCH_REPORTS
@@ -118,6 +119,8 @@ def run(options: ServeOptions) -> None:
                 "plan creates a FILE)"
             )
             logging.getLogger(__name__).warning(message, opened.where)
+        if secret is None and not options.retire:
+            check_unlogged(opened)
         keeper = None if secret is None or options.retire else LogKeeper(opened, secret, signers)
         counting = Counting(
             fleet_keys=fleet_keys,

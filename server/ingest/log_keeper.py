@@ -45,6 +45,7 @@ class LogKeeper:
         self.stored = StoredLog(store)
         self.waiting: dict[str, str] = {}
         self._secret = secret
+        self._witnesses = witnesses
         self._threads = [
             WitnessThread(self.stored, secret, witness) for witness in witnesses if not witness.is_gone
         ]
@@ -58,9 +59,11 @@ class LogKeeper:
         """Check the key, and start asking the witnesses.
 
         Raises:
-            StoreError: If the log is damaged, or the key is another log's.
+            StoreError: If the log is damaged, the key is another log's, or a signed log's witnesses are not
+                given.
         """
         self.stored.begin(self._secret, int(time.time()))
+        self.stored.check_witnesses(self._witnesses)
         for thread in self._threads:
             thread.start()
         end = time.monotonic() + _FIRST_ANSWER_S

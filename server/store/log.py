@@ -40,7 +40,7 @@ def waiting_questions(connection: Connection, questions: Mapping[str, bytes], no
         questions: The JSON that devices should get, by topic.
         now: Unix seconds.
     """
-    if connection.scalar(select(_checkpoints.c.size).limit(1)) is None:
+    if not _has_log(connection):
         return {}
     newest = select(func.max(_entries.c.number)).group_by(_entries.c.key)
     query = select(_entries).where(_entries.c.number.in_(newest))
@@ -96,6 +96,24 @@ def _unsigned(number: int, at: int, signed: Mapping[str, tuple[int, int]]) -> st
     if not missing:
         return ""
     return f"for witness{'es' * (len(missing) > 1)} {' and '.join(missing)} to sign it"
+
+
+def _has_log(connection: Connection) -> bool:
+    return connection.scalar(select(_checkpoints.c.size).limit(1)) is not None
+
+
+def check_unlogged(store: Store) -> None:
+    """Check that experiments may be announced without a log.
+
+    Raises:
+        StoreError: If the store has one, or fails.
+    """
+    with store.decoding_errors(), store.snapshot() as connection:
+        if _has_log(connection):
+            raise StoreError(
+                f"{store.where} has a log, and boards that require it take only what is in it: give its key "
+                "with --log-key"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +183,18 @@ class StoredLog:
             raise StoreError(
                 f"the log in {self._store.where} was signed with another key of {newest.origin}: give "
                 "that key"
+            )
+
+    def check_witnesses(self, witnesses: Sequence[object]) -> None:
+        """Check that witnesses are given if some have signed: they know whether this store lacks entries.
+
+        Raises:
+            StoreError: If they are not.
+        """
+        if self.cosigned and not witnesses:
+            raise StoreError(
+                f"witnesses have signed the log in {self._store.where}: give their file with --witnesses, "
+                "because they know whether this store lacks entries"
             )
 
     def begin(self, secret: SecretKey, now: int) -> None:

@@ -349,6 +349,16 @@ class TestWatch:
         assert "are others than at the last run" in text
 
 
+class TestServe:
+    def test_a_store_with_a_log_needs_its_key(self, site):
+        site.add(announced(0))
+        text = hushmote("serve", "--store", site.url, cwd=site.folder, expect=1)
+        assert (
+            "has a log, and boards that require it take only what is in it: give its key with --log-key"
+            in text
+        )
+
+
 class TestRestore:
     def test_brings_back_what_a_backup_lacks(self, site):
         site.add(announced(0))

@@ -414,6 +414,13 @@ class TestWitnesses:
                 serving.turn()
                 assert serving.log[2:] == [(TOPIC, OLD)]
 
+    def test_signed_log_needs_its_witnesses(self, home, witness):
+        with Serving(home, witness) as serving:
+            serving.signed()
+        words = "have signed the log in .*: give their file with --witnesses, because they know whether"
+        with pytest.raises(StoreError, match=words), Serving(home):
+            pass
+
     def test_backup_without_a_log_adds_nothing(self, home, witness, tmp_path):
         with Serving(home, witness) as serving:
             serving.signed()

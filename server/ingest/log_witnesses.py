@@ -26,7 +26,7 @@ from ..log.note import (
     parse_signatures,
     valid_signatures,
 )
-from ..log.tiles import open_url
+from ..log.tiles import TIMEOUT_S, open_url, read_body
 from ..plain_text import one_line
 from ..store.database import StoreError
 from ..store.log import StoredLog
@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 
 GONE = "-"  # instead of the URL of a witness that no longer exists
 _SIZE = re.compile(r"[0-9]{1,10}")
-_TIMEOUT_S = 30.0
 _MOST_BYTES = 1 << 16
 _FIRST_S, _MOST_S = 2.0, 300.0  # between two attempts
 _MOST_RETRY_AFTER_S = 3600.0
@@ -224,15 +223,16 @@ def _post(
     body = f"old {old}\n{hashes}\n{checkpoint}".encode()
     request = urllib.request.Request(f"{witness.url}/add-checkpoint", body, method="POST")
     request.add_header("Content-Type", "text/plain; charset=utf-8")
+    end = time.monotonic() + TIMEOUT_S
     try:
-        with open_url(request, _TIMEOUT_S) as answer:
-            return answer.status, answer.read(_MOST_BYTES).decode("utf-8", "replace"), None
+        with open_url(request, TIMEOUT_S) as answer:
+            return answer.status, read_body(answer, _MOST_BYTES, end).decode("utf-8", "replace"), None
     except urllib.error.HTTPError as e:
         with e:
             after = e.headers.get("Retry-After", "")
             after_s = min(float(after), _MOST_RETRY_AFTER_S) if after.isdecimal() else None
             try:
-                text = e.read(_MOST_BYTES).decode("utf-8", "replace")
+                text = read_body(e.fp, _MOST_BYTES, end).decode("utf-8", "replace")
             except (OSError, http.client.HTTPException):
                 text = ""
             return e.code, text, after_s

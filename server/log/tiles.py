@@ -30,7 +30,7 @@ from .tree import Tree
 WIDTH = 256  # of a complete tile
 CHECKPOINT = "checkpoint"
 _MAX_FILE_BYTES = WIDTH * (2 + MAX_BYTES)
-_TIMEOUT_S = 30.0
+TIMEOUT_S = 30.0
 _TILE = re.compile(r"tile/([0-7]|entries)/((?:x[0-9]{3}/){0,3}[0-9]{3})(?:\.p/([1-9][0-9]{0,2}))?")
 
 
@@ -230,14 +230,26 @@ class _SameHost(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
+def read_body(response: Any, most: int, end: float) -> bytes:
+    """Return an answer's first bytes, at most `most`.
+
+    Raises:
+        OSError: If they have not arrived at a monotonic time; urllib's limit is for each read.
+        http.client.HTTPException: If the answer is malformed.
+    """
+    data = bytearray()
+    while len(data) < most and (piece := response.read1(min(2**16, most - len(data)))):
+        data += piece
+        if time.monotonic() > end:
+            raise TimeoutError(f"it took more than {TIMEOUT_S:g} s")
+    return bytes(data)
+
+
 def _download(url: str) -> bytes:
-    data, end = bytearray(), time.monotonic() + _TIMEOUT_S
+    end = time.monotonic() + TIMEOUT_S
     try:
-        with open_url(urllib.request.Request(url), _TIMEOUT_S) as response:
-            while len(data) <= _MAX_FILE_BYTES and (piece := response.read1(2**16)):
-                data += piece
-                if time.monotonic() > end:  # urllib's limit is for each read
-                    raise TimeoutError(f"it took more than {_TIMEOUT_S:g} s")
+        with open_url(urllib.request.Request(url), TIMEOUT_S) as response:
+            data = read_body(response, _MAX_FILE_BYTES + 1, end)
             if response.length and len(data) <= _MAX_FILE_BYTES:
                 raise NoteRefused(f"{url} cannot be read: it ended early")
     except (OSError, http.client.HTTPException, ValueError) as e:
@@ -246,7 +258,7 @@ def _download(url: str) -> bytes:
         raise NoteRefused(f"{url} cannot be read: {text}") from None
     if len(data) > _MAX_FILE_BYTES:
         raise NoteRefused(f"{url} is longer than any file of a log")
-    return bytes(data)
+    return data
 
 
 def _read(path: Path) -> bytes:

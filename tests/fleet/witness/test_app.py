@@ -179,7 +179,7 @@ class TestLogOverHttp:
     @pytest.mark.slow
     @pytest.mark.parametrize("fault", ["slow", "half", "endless", "closed", "error"])
     def test_bad_servers(self, log, file, clock, witness, fault, monkeypatch):
-        monkeypatch.setattr(tiles, "_TIMEOUT_S", 0.5)
+        monkeypatch.setattr(tiles, "TIMEOUT_S", 0.5)
 
         class Bad(http.server.SimpleHTTPRequestHandler):
             def do_GET(self):

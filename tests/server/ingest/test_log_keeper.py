@@ -1,8 +1,12 @@
 """Experiments are announced once the log has them, changes wait for a day, and boards accept the proofs."""
 
+import contextlib
 import datetime
 import logging
+import socket
+import threading
 import time
+from dataclasses import replace
 
 import pytest
 from boards import FLEET_KEYS, SIGNING, ask_fleet, experiment, payload_of
@@ -520,6 +524,31 @@ class TestWitnesses:
                 until(lambda: serving.keeper.warnings == ("the disk is full",), "no warning")
             serving.wake()
             until(lambda: serving.keeper.warnings == (), serving.keeper.warnings)
+
+    @pytest.mark.parametrize("status", [b"200 OK", b"503 Not yet"])
+    def test_dripping_answer_is_cut_off(self, home, witness, status, monkeypatch):
+        monkeypatch.setattr(log_witnesses, "TIMEOUT_S", 0.5)
+        ended = threading.Event()
+
+        def drip():
+            client, _ = server.accept()
+            with client, contextlib.suppress(OSError):
+                client.sendall(b"HTTP/1.1 %s\r\n\r\n" % status)
+                while not ended.wait(0.1):
+                    client.sendall(b"X")
+
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            thread = threading.Thread(target=drip)
+            thread.start()
+            slow = replace(witness.witness, url=f"http://127.0.0.1:{server.getsockname()[1]}")
+            try:
+                with pytest.raises(
+                    log_witnesses.WitnessFailed, match=r"took more than|does not sign yet: HTTP"
+                ):
+                    log_witnesses.request_signatures(StoredLog(home), LOG, slow, int(time.time()))
+            finally:
+                ended.set()
+                thread.join()
 
     def test_one_that_is_gone_keeps_its_place(self, home, witness, tmp_path):
         with TestWitness("w0.example", 20) as gone:

@@ -139,7 +139,7 @@ class TestHostileServer:
             assert reader(url)("checkpoint") == b"moved"
 
     def test_dripping_head_is_cut_off(self, monkeypatch):
-        monkeypatch.setattr(tiles, "_TIMEOUT_S", 0.5)
+        monkeypatch.setattr(tiles, "TIMEOUT_S", 0.5)
         ended = threading.Event()
         with socket.create_server(("127.0.0.1", 0)) as server:
 

@@ -22,18 +22,20 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from ...server.plain_text import one_line
+from ...server.plain_text import one_line, shorten
 from ...server.service.bounded_http import BoundedServer
 from ...server.service.process import announce_ready, catch_signals, notify
 from ...server.service.request_body import read_body
 from .text import describe
-from .witness import READ_S, NotSigned, OtherSize, Witness
+from .witness import READ_S, NotSigned, OtherSize, Unproven, Witness
 
 log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 2**15
 _MAX_WAITING = 100
 _TICK_S = 0.1
+_UNPROVEN_S = 600.0  # between two lines about requests that anyone can make
+_MAX_LOGGED = 500
 
 
 class WitnessApp(Starlette):
@@ -43,7 +45,8 @@ class WitnessApp(Starlette):
         self._witness = witness
         self._turn = asyncio.Lock()
         self._waiting = 0
-        self._logged = ""
+        self._logged, self._signed = "", -1  # the last refusal and size
+        self._unproven_at = float("-inf")
         hashed = hashlib.sha256(witness.rule.origin.encode()).hexdigest()
         routes = [
             Route("/", self._page),
@@ -75,15 +78,28 @@ class WitnessApp(Starlette):
             return Response(f"{e.size}\n", 409, {"content-type": "text/x.tlog.size"})
         except NotSigned as e:
             text = one_line(str(e))
-            if text != self._logged:  # anyone can repeat a request
-                self._logged = text
-                log.warning("not signed: %s", text)
+            self._log_refusal(text, isinstance(e, Unproven))
             headers = {"retry-after": str(e.retry_after_s)} if e.status == 503 else {}
             return _text(f"{text}\n", e.status, headers)
         finally:
             self._waiting -= 1
-        log.info("signed size %d", self._witness.state.size)
+        if self._witness.state.size != self._signed:
+            self._signed = self._witness.state.size
+            log.info("signed size %d", self._signed)
         return _text("".join(map(str, lines)))
+
+    def _log_refusal(self, text: str, is_unproven: bool) -> None:
+        """Log why a request was refused, once; anyone can repeat it, or make any number of unproven ones."""
+        now = time.monotonic()
+        if is_unproven and now < self._unproven_at + _UNPROVEN_S:
+            return
+        if is_unproven:
+            self._unproven_at = now
+        elif text == self._logged:
+            return
+        else:
+            self._logged = text
+        log.warning("not signed: %s", shorten(text, _MAX_LOGGED))
 
 
 def run(witness: Witness, host: str, port: int) -> None:

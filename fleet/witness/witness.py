@@ -46,6 +46,10 @@ class NotSigned(HushmoteError):
         self.retry_after_s = retry_after_s
 
 
+class Unproven(NotSigned):
+    """Raised for a request that anyone can make, because the log has not signed it or its proof is wrong."""
+
+
 class OtherSize(NotSigned):
     """Raised if a request does not start from the size that the witness signed last.
 
@@ -77,7 +81,7 @@ class Request:
         """Read the body of add-checkpoint.
 
         Raises:
-            NotSigned: If it is malformed.
+            Unproven: If it is malformed.
         """
         try:
             head, blank, note = body.decode().partition("\n\n")
@@ -88,10 +92,10 @@ class Request:
                 raise ValueError
             return cls(int(old[1]), proof, Checkpoint.parse(note))
         except NoteRefused as e:
-            raise NotSigned(400, str(e)) from None
+            raise Unproven(400, str(e)) from None
         except (ValueError, binascii.Error):
             text = "the body must be a line `old SIZE`, at most 63 hashes, an empty line and a checkpoint"
-            raise NotSigned(400, text) from None
+            raise Unproven(400, text) from None
 
 
 class Witness:
@@ -153,7 +157,7 @@ class Witness:
         self._check_own(request.checkpoint)
         checkpoint = self._verified(request.checkpoint)
         if request.old > checkpoint.size:
-            raise NotSigned(400, f"the old size {request.old} is above the size {checkpoint.size}")
+            raise Unproven(400, f"the old size {request.old} is above the size {checkpoint.size}")
         with self._lock:
             if request.old != self.state.size:
                 raise OtherSize(self.state.size)
@@ -241,13 +245,13 @@ class Witness:
         """Return a checkpoint with the log's signature only; refuse it if the log has not signed it."""
         if checkpoint.origin != self.rule.origin:
             text = f"this witness watches {self.rule.origin}, not {checkpoint.origin}"
-            raise NotSigned(404, text)
+            raise Unproven(404, text)
         try:
             lines = valid_signatures(checkpoint, [self.rule.log])
         except NoteRefused as e:
-            raise NotSigned(403, str(e)) from None
+            raise Unproven(403, str(e)) from None
         if not lines:
-            raise NotSigned(403, f"it is not signed by {self.rule.log}")
+            raise Unproven(403, f"it is not signed by {self.rule.log}")
         return replace(checkpoint, signatures=tuple(lines.values()))
 
     def _check_own(self, checkpoint: Checkpoint) -> None:
@@ -314,7 +318,7 @@ class Witness:
             check_consistency(state.size, state.root, checkpoint.size, checkpoint.root, proof)
         except ProofRefused as e:
             # Not recorded, because anyone can send a wrong proof with the log's checkpoint.
-            raise NotSigned(422, f"{e}, or its proof is wrong") from None
+            raise Unproven(422, f"{e}, or its proof is wrong") from None
 
     def _sign(self, checkpoint: Checkpoint) -> tuple[Signature, Signature]:
         """Sign a verified checkpoint, at least as large as the state's tree, if the rule allows it."""

@@ -128,6 +128,28 @@ class TestProtocol:
         assert request(port, method, path)[:2] == (status, "there is GET / and POST /add-checkpoint\n")
 
 
+class TestLines:
+    def test_anyone_can_cause_only_few_short_ones(self, port, log, caplog):
+        for number in range(3):
+            assert ask(port, b"old 0\n\n" + b"x" * 30_000 + b"\n%d\n\n" % number)[0] == 400
+            assert ask(port, log.request(1) + b"%d\n" % number)[0] == 400
+        (line,) = caplog.messages
+        assert line.startswith("not signed: a checkpoint has ")
+        assert len(line) < 600
+
+    def test_signature_that_is_repeated_is_logged_once(self, port, log, caplog):
+        caplog.set_level("INFO", "hushmote.fleet.witness")
+        for _ in range(3):
+            assert ask(port, log.request(1))[0] == 200
+        assert caplog.messages == ["signed size 1"]
+
+    def test_strangers_hide_no_refusal_of_the_log(self, port, log, caplog):
+        assert ask(port, b"nonsense")[0] == 400
+        log.append(version(a=1))
+        assert ask(port, log.request(1))[0] == 503
+        assert caplog.messages[1:] == ["not signed: home/temp changes again within 24 hours: at most 1 a day"]
+
+
 class TestClients:
     def test_oversized_body(self, port):
         status, text, _ = ask(port, b"x" * (MAX_BODY_BYTES + 1))

@@ -216,9 +216,9 @@ def _hints(result: Verification, has_main: bool) -> list[str]:
         hints.append(
             "other versions of Hushmote and mpy-cross write other .mpy files: compare with --manifest FILE"
         )
-    if "kept experiments" in result.not_compared.values():
+    if any(kind == "kept experiments" and path[-4:] != ".yes" for path, kind in result.not_compared.items()):
         hints.append(
-            "a board answers the experiments that it keeps, without a proof: compare them with --log URL"
+            "a board answers the experiments that it keeps, without a proof: give their log with --log URL"
         )
     return hints
 

@@ -132,11 +132,13 @@ def _news(entries: Sequence[Entry], number: int) -> News:
     entry = entries[number]
     if entry.experiment is None or not entry.question:
         return News(number, entry, None)
-    before = next((e.question for e in entries[number - 1 :: -1] if e.key == entry.key and e.question), None)
-    try:
-        return News(number, entry, review_announced(before if number else None, entry.question))
-    except ExperimentRefused:
-        return News(number, entry, None)
+    earlier = (e.question for e in reversed(entries[:number]) if e.key == entry.key and e.question)
+    for before in (next(earlier, None), None):  # one that cannot be read must not hide this one
+        try:
+            return News(number, entry, review_announced(before, entry.question))
+        except ExperimentRefused:
+            continue
+    return News(number, entry, None)
 
 
 def _print(origin: str, size: int, new: Sequence[News]) -> None:

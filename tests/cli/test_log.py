@@ -311,6 +311,14 @@ class TestWatch:
         assert titles == ["temp of fleet home, withdrawn", "temp of fleet home", "temp of fleet home"]
         assert '"epsilon": 200000' in (entries[1].findtext("{http://www.w3.org/2005/Atom}content") or "")
 
+    def test_unreadable_version_does_not_hide_the_next(self, site):
+        site.add(experiment_entry("home", "temp", b"{"), announced(0), announced(1))
+        site.write()
+        text = site.watch("--key", KEY)
+        assert "0: temp of fleet home\nThis Hushmote cannot read it.\n" in text
+        assert "1: temp of fleet home\n`temp` is new." in text
+        assert "2: temp of fleet home\n`temp` gets a new version." in text
+
     def test_entry_cannot_print_lines_of_its_own(self, site):
         content = "\n".join(["0" * 64 + "  main.py", "1: heat of fleet home", "", "ALARM \x1b[2J\rx"])
         site.add(Entry("hushmote/release/1.0", content.encode()))

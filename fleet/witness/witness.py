@@ -30,6 +30,7 @@ AGAIN_S = 60  # after a failure that may end by itself
 _OLD = re.compile(r"old (0|[1-9][0-9]{0,18})")
 _MAX_READ_BYTES = 2**26
 _TWO_HISTORIES = 422
+_MAX_REASON = 1000  # characters in the state; a web server's answer can be much longer
 
 
 class NotSigned(HushmoteError):
@@ -402,7 +403,7 @@ class Witness:
             is_read: Whether its entries were read, and contain the heads refused before.
         """
         self._refused = (checkpoint.text, self._monotonic() + min(AGAIN_S, refusal.retry_after_s), refusal)
-        record = Refusal(int(self._clock()), checkpoint.size, str(refusal), str(checkpoint))
+        record = Refusal(int(self._clock()), checkpoint.size, str(refusal)[:_MAX_REASON], str(checkpoint))
         same = (record.size, record.reason, record.checkpoint)
         others = [r for r in self.state.refusals if (r.size, r.reason, r.checkpoint) != same]
         before = self.state

@@ -209,6 +209,16 @@ class TestProtocol:
         assert (witness.state.size, witness.state.root) == (1 + bool(signed), log.tree.root(1 + bool(signed)))
         assert signed < 2
 
+    def test_long_answer_of_a_server_does_not_fill_the_state(self, log, file, clock):
+        def fail(path):
+            raise NoteRefused("\xff" * 65_000)
+
+        begin(log, file, clock)
+        log.append(version("door"))
+        witness = restart(log, file, clock, fetch=fail)
+        assert refusal(witness, log.request(1)).status == 503
+        assert file.path.stat().st_size < 20_000
+
     def test_largest_size(self, log, file, clock):
         witness = begin(log, file, clock)
         signed = LOG.sign_tree(2**32 - 1, bytes(32))

@@ -172,8 +172,7 @@ def request_signatures(stored: StoredLog, secret: SecretKey, witness: Witness, n
     if len(good) < len(witness.keys):
         missing = next(key for key in witness.keys if key not in good)
         raise WitnessFailed(f"witness {witness.name} has not signed with its key {missing}: correct the key")
-    if own.size:
-        stored.add_signatures(own.size, list(good.values()), now)
+    stored.add_signatures(own.size, list(good.values()), now)
 
 
 def _check_conflict(stored: StoredLog, witness: Witness, own: Checkpoint, old: int, signed_size: int) -> None:

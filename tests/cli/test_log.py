@@ -315,7 +315,7 @@ class TestWatch:
         site.add(experiment_entry("home", "temp", b"{"), announced(0), announced(1))
         site.write()
         text = site.watch("--key", KEY)
-        assert "0: temp of fleet home\nThis Hushmote cannot read it.\n" in text
+        assert "0: temp of fleet home\n    This version of Hushmote cannot read it: {\n" in text
         assert "1: temp of fleet home\n`temp` is new." in text
         assert "2: temp of fleet home\n`temp` gets a new version." in text
 

@@ -413,7 +413,7 @@ class TestWitnesses:
                     f"{keys.signed_serial(logged)}, which the log has"
                 )
                 (experiment_overview,) = overview(old, serving.now()).experiments
-                assert experiment_overview.waits == "for `hushmote serve` to log it"
+                assert experiment_overview.waits.startswith("for `hushmote serve` to log it, ")
                 old.add_experiment("home", OLD)
                 serving.turn()
                 assert serving.log[2:] == [(TOPIC, OLD)]

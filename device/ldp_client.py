@@ -657,7 +657,9 @@ class FileStorage:
         """Return the slot's bytes, or None if it was never written; raise OSError if it cannot be read."""
         try:
             with open("%s/ledger%d" % (self._folder, slot), "rb") as f:
-                return f.read()
+                size = f.seek(0, 2)  # without a size, reading needs up to twice the memory, in one piece
+                f.seek(0)
+                return f.read(size)
         except OSError as e:
             if e.args and e.args[0] in (2, 44):  # ENOENT (44 in WebAssembly); only this means an empty slot
                 return None
@@ -789,8 +791,8 @@ class _Ledger:
         record = state.encode()
         storage, slots = self._storage, self._slots
         try:
-            current = storage.read(slot)
-            if storage.read(1 - slot) != slots[1 - slot] or current not in (slots[slot], self._tried):
+            is_ours = storage.read(slot) in (slots[slot], self._tried)
+            if storage.read(1 - slot) != slots[1 - slot] or not is_ours:
                 self.locked = "locked: another client wrote this ledger"
                 raise LedgerError(self.locked)
             self._tried = record

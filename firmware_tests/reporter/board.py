@@ -118,14 +118,14 @@ class Slots:
 
 
 class Late:
-    """A stream that has a PINGRESP after half a second, and takes some milliseconds to return it."""
+    """A stream that has a PINGRESP after 0.4 s, and takes until 0.55 s to return it without a pause."""
 
     reads = 0
 
     async def read(self, _):
         self.reads += 1
-        await asyncio.sleep(0.498 if self.reads == 1 else 60)
-        sleep_ms(6)
+        await asyncio.sleep(0.4 if self.reads == 1 else 60)
+        sleep_ms(150)
         return b"\xd0\0"
 
 

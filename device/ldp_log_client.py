@@ -1,4 +1,4 @@
-"""What a client does if its policy has "log": it takes part only in experiments that a public log has.
+"""The part of a client whose policy has "log": it takes only experiments that a public log has.
 
 ldp_log.py describes the policy's "log", and checks proofs. Boards import this file only if they need it.
 """

@@ -92,6 +92,12 @@ def os_reason(error: OSError) -> str:
     return f"{text}; did you mean {similar}?" if similar else text
 
 
+def request_reason(error: Exception) -> str:
+    """Return why an HTTP request failed; urllib wraps the system's error."""
+    why = getattr(error, "reason", error)
+    return os_reason(why) if isinstance(why, OSError) else str(why)
+
+
 def _similar_file(name: object) -> Path | None:
     """Return the file in the same folder whose stem is most similar to the missing file's, or None."""
     if not isinstance(name, str | os.PathLike):

@@ -67,7 +67,7 @@ _any: Any = async_reporter  # board files have no type annotations
 
 @dataclasses.dataclass(frozen=True)
 class LogDemo:
-    """What happened.
+    """The outcome of the demo.
 
     Attributes:
         asked: Each board's entry of the log for the question to everyone.

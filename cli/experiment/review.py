@@ -32,7 +32,7 @@ _Side = tuple[Version, Guarantee]
 
 @dataclass(frozen=True)
 class Review:
-    """What changes between two states of an experiment.
+    """The changes between two states of an experiment.
 
     Attributes:
         name: The experiment's name, or POLICY.

@@ -19,7 +19,7 @@ Witnesses = Annotated[Path, _WITNESSES]
 
 
 class Kind(Enum):
-    """What `log add` adds."""
+    """The kinds of files that `log add` takes."""
 
     POLICY = "policy"
     RELEASE = "release"

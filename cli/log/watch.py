@@ -32,7 +32,7 @@ _ATOM = "http://www.w3.org/2005/Atom"
 
 @dataclass(frozen=True)
 class State:
-    """What the last run saw.
+    """The log as the last run saw it.
 
     Attributes:
         key: The log's public key, as text.
@@ -54,7 +54,7 @@ class News:
     Attributes:
         number: Its number.
         entry: The entry.
-        review: What it means for devices; None if it is no experiment that can be read here.
+        review: Its meaning for devices; None if it is no experiment that can be read here.
     """
 
     number: int
@@ -63,7 +63,7 @@ class News:
 
     @property
     def text(self) -> str:
-        """What it means, in a sentence or two, and its content."""
+        """Its meaning, in a sentence or two, and its content."""
         content = visible(self.entry.question.decode("utf-8", "replace"))
         if self.review is not None:
             return f"{' '.join(sentences(self.review))} {content}"

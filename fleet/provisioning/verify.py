@@ -153,7 +153,7 @@ def read_manifest(path: Path) -> Manifest:
 
 @dataclass(frozen=True, slots=True)
 class LoggedManifest:
-    """What a log of releases says about a manifest.
+    """The result of looking a manifest up in a log.
 
     Attributes:
         origin: The log's name.

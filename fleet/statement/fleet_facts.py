@@ -126,7 +126,7 @@ class BoardFile:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the maker adds to the facts of the store, the firmware and the folder.
+    """The maker's additions to the facts of the store, the firmware and the folder.
 
     Attributes:
         vulnerable: The versions of the firmware that are vulnerable, as an open group names them.

@@ -1,4 +1,4 @@
-"""How many devices run which version of the firmware, from the store: evidence about a vulnerable version."""
+"""Count the devices that run each version of the firmware: evidence about a vulnerable version."""
 
 import datetime
 import math
@@ -100,7 +100,7 @@ class GroupShares:
 
     @property
     def reason(self) -> str:
-        """Why the number of devices with a version is unknown, or ""."""
+        """The reason why the number of devices with a version is unknown, or ""."""
         return self.unseen or self.mixed
 
 

@@ -15,7 +15,7 @@ _REASONS = ("justification", "impact_statement", "status_notes", "action_stateme
 
 @dataclass(frozen=True)
 class VexStatement:
-    """What an OpenVEX file states about a vulnerability.
+    """A statement of an OpenVEX file about a vulnerability.
 
     Attributes:
         vulnerability: Its name, such as a CVE id.

@@ -42,7 +42,7 @@ class _File(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a witness signs.
+    """The limits within which a witness signs a log.
 
     Attributes:
         log: The log's Ed25519 key, whose name is the origin.
@@ -102,7 +102,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a witness remembers of one question.
+    """A witness's memory of one question.
 
     Attributes:
         question: The JSON of the newest version, also after a withdrawal.

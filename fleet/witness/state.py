@@ -1,4 +1,4 @@
-"""What a witness must never forget: the tree that it signed last, and when each question changed.
+"""A witness's memory: the tree that it signed last, and when each question changed.
 
 One small JSON file, which is replaced atomically and is on disk before a signature leaves the witness. A
 witness that forgot it could sign a second history, or a second version on one day. A lock beside the file

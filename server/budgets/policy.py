@@ -57,7 +57,7 @@ class PolicyLog:
 
     @property
     def words(self) -> str:
-        """What the log means for the people who are asked, as a board says it."""
+        """The log's meaning for the people who are asked, as a board states it."""
         return ldp_log_policy.words(asdict(self))
 
 

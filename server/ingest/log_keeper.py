@@ -239,9 +239,9 @@ class LogKeeper:
     def _best_checkpoint(self, number: int) -> Checkpoint | None:
         """Return the first of the checkpoints with an entry that most witnesses have signed for boards."""
         best, most = None, 0
-        for size in sorted(self.stored.cosigned):
+        for size in self.stored.cosigned_from(number + 1):
             checkpoint = self.stored.checkpoints[size]
-            if size > number and (count := self._count_signed(checkpoint)) > most:
+            if (count := self._count_signed(checkpoint)) > most:
                 best, most = checkpoint, count
                 if count == len(self._board_keys) - 1:
                     break

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from ..errors import HushmoteError, os_reason
+from ..errors import HushmoteError, os_reason, request_reason
 from ..log.note import (
     ECDSA,
     ED25519,
@@ -236,9 +236,9 @@ def _post(
                 text = ""
             return e.code, text, after_s
     except (OSError, http.client.HTTPException, ValueError) as e:
-        why = getattr(e, "reason", e)
-        text = os_reason(why) if isinstance(why, OSError) else str(why)
-        raise WitnessFailed(f"witness {witness.name} cannot be reached at {witness.url}: {text}") from None
+        raise WitnessFailed(
+            f"witness {witness.name} cannot be reached at {witness.url}: {request_reason(e)}"
+        ) from None
 
 
 class WitnessThread(threading.Thread):

@@ -1,4 +1,4 @@
-"""How a question changed from one version in the log to the next, as the log and its witnesses count it."""
+"""Compare a question's versions in the log, as the log and its witnesses count changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ADDED = re.compile(rb'( ?, ?"[^"\\]*")+')
 
 
 class Change(enum.Enum):
-    """What a version changes; every byte of its JSON counts, also spaces and the order of fields."""
+    """The kinds of changes; every byte of the JSON counts, also spaces and the order of fields."""
 
     NONE = "none"
     GROUPS = "groups"  # it only appends values to the open group's list

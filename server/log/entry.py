@@ -1,4 +1,4 @@
-"""What a log lists: experiments and withdrawals as announced, policies, and the files of releases.
+"""The entries of a log: experiments and withdrawals as announced, policies, and the files of releases.
 
 An entry is a key, a zero byte and a content. The key of an experiment is its MQTT topic without a broker's
 prefix, and the content is the retained message: JSON, and in a keyed fleet the serial and signature. Boards

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import os_reason
+from ..errors import request_reason
 from .entry import MAX_BYTES
 from .note import NoteRefused
 from .tree import Tree
@@ -253,9 +253,7 @@ def _download(url: str) -> bytes:
             if response.length and len(data) <= _MAX_FILE_BYTES:
                 raise NoteRefused(f"{url} cannot be read: it ended early")
     except (OSError, http.client.HTTPException, ValueError) as e:
-        why = getattr(e, "reason", e)
-        text = os_reason(why) if isinstance(why, OSError) else str(why)
-        raise NoteRefused(f"{url} cannot be read: {text}") from None
+        raise NoteRefused(f"{url} cannot be read: {request_reason(e)}") from None
     if len(data) > _MAX_FILE_BYTES:
         raise NoteRefused(f"{url} is longer than any file of a log")
     return data

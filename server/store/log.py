@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -137,7 +138,8 @@ class StoredLog:
         entries: All entries, in order.
         tree: Their tree.
         checkpoints: The log's checkpoints by size, with the signatures of witnesses that have arrived.
-        cosigned: For each size, each witness's line with the time at which it arrived, unix seconds.
+        cosigned: For each size, in ascending order, each witness's line with the time at which it arrived,
+            unix seconds.
     """
 
     def __init__(self, store: Store) -> None:
@@ -293,12 +295,13 @@ class StoredLog:
 
     def cosigned_at(self, size: int, key: PublicKey) -> int | None:
         """Return when a witness's first signature of a checkpoint of at least `size` arrived, or None."""
-        for larger in sorted(self.cosigned):
-            if larger >= size:
-                for line, at in self.cosigned[larger]:
-                    if key.made(line):
-                        return at
-        return None
+        lines = (line for larger in self.cosigned_from(size) for line in self.cosigned[larger])
+        return next((at for line, at in lines if key.made(line)), None)
+
+    def cosigned_from(self, size: int) -> list[int]:
+        """Return the sizes of at least `size` whose checkpoints a witness has signed, in ascending order."""
+        sizes = list(self.cosigned)
+        return sizes[bisect_left(sizes, size) :]
 
     @contextmanager
     def _writing(self) -> Generator[Connection, None, None]:

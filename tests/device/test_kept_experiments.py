@@ -8,7 +8,7 @@ import pytest
 from enumeration import memory
 from experiments import experiment_json
 
-from hushmote.device import ldp_client, ldp_p256
+from hushmote.device import ldp_client
 from hushmote.device.kept_experiments import KeptExperiments
 from hushmote.device.ldp_client import Client, ExperimentRefused
 from hushmote.server.wire import keys, topics
@@ -28,25 +28,6 @@ POLICY = {
 def signed(serial: int, name: str = "room_temp", key: bytes = SIGNING, **fields: Any) -> bytes:
     body = experiment_json(name=name, **fields)
     return keys.sign_experiment(key, topics.experiment_topic(FLEET, name), body, serial)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "experiments"
-
-
-@pytest.fixture
-def verified(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Collect every signature that a client verifies."""
-    seen: list[bytes] = []
-    verify = ldp_p256.verify
-
-    def count(public_key: bytes, digest: bytes, signature: bytes) -> bool:
-        seen.append(signature)
-        return verify(public_key, digest, signature)
-
-    monkeypatch.setattr(ldp_p256, "verify", count)
-    return seen
 
 
 def withdrawn(serial: int, **changes: Any) -> bytes:

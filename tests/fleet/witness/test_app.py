@@ -14,8 +14,6 @@ from public_log import (
     DAY_S,
     KEY,
     ORIGIN,
-    Clock,
-    PublicLog,
     begin,
     restart,
     rule,
@@ -26,27 +24,10 @@ from public_log import (
 from running_aggregator import WAIT_S
 
 from hushmote.fleet.witness.app import MAX_BODY_BYTES, WitnessApp
-from hushmote.fleet.witness.state import StateFile
 from hushmote.server.log import tiles
 from hushmote.server.log.note import COSIGNATURE, ECDSA, Checkpoint, parse_signatures, valid_signatures
 from hushmote.server.service.bounded_http import BoundedServer
 from hushmote.server.wire.topics import ROOT
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def log(tmp_path):
-    return PublicLog(tmp_path / "log", [version()])
-
-
-@pytest.fixture
-def file(tmp_path):
-    with StateFile(tmp_path / "state.json") as file:
-        yield file
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a witness remembers survives a kill at every step of a write, a full disk and a second process."""
+"""A witness's memory survives a kill at every step of a write, a full disk and a second process."""
 
 import dataclasses
 import errno

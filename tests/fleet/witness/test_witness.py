@@ -15,7 +15,6 @@ from public_log import (
     KEY,
     LOG,
     NOW,
-    Clock,
     PublicLog,
     begin,
     body,
@@ -32,22 +31,6 @@ from hushmote.server.log import tiles
 from hushmote.server.log.note import COSIGNATURE, ECDSA, Checkpoint, NoteRefused, SecretKey
 from hushmote.server.log.tiles import tile_path
 from hushmote.server.log.tree import Edge, Tree
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def file(tmp_path):
-    with StateFile(tmp_path / "state.json") as file:
-        yield file
-
-
-@pytest.fixture
-def log(tmp_path):
-    return PublicLog(tmp_path / "log", [version()])
 
 
 def numbered(count, start=0):

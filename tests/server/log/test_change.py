@@ -1,4 +1,4 @@
-"""How versions of a question are counted: every byte is a change, except values appended to its groups."""
+"""Versions of a question: every byte is a change, except values appended to its groups."""
 
 import json
 

@@ -52,7 +52,7 @@ else:
         ticks_ms,
     )
 
-# An experiment has at most 1024 bytes, plus a zero byte, a serial and a signature; a proof has at most 1553.
+# An experiment has at most 1024 bytes, plus a zero byte, a serial and a signature; a proof has at most 1600.
 _MAX_MESSAGE_BYTES = const(1600)
 _QUIET_MS = const(500)  # flush() expects no more messages after this long without one
 _MESSAGES_PER_POLL = const(8)  # a flood of messages must not starve the application

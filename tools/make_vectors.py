@@ -833,23 +833,24 @@ def questions() -> list[dict[str, Any]]:
 
 
 ORIGIN = "example.org/questions"
-LOG_KEYS = [
-    SIGNING_KEY + 100 * i for i in range(1, 5)
-]  # the log and three witnesses, the last often a stranger
+# The log and three witnesses, the last often a stranger; policies have none of the others.
+LOG_KEYS = [SIGNING_KEY + 100 * i for i in range(1, 25)]
 
 
 def logs() -> list[dict[str, Any]]:
     """Return the policies' "log" that proofs() refers to by number."""
-    keys = [ref.public_key(key).hex() for key in LOG_KEYS]
+    keys = [ref.public_key(key).hex() for key in LOG_KEYS[:4]]
     rule = {"origin": ORIGIN, "keys": keys[:3], "need": 2}
     swapped = [keys[0], keys[2], keys[1]]
-    return [rule, rule | {"keys": keys}, rule | {"origin": "example.org/question"}, rule | {"keys": swapped}]
+    changes = [{}, {"keys": keys}, {"origin": "example.org/question"}, {"keys": swapped}]
+    changes += [{"keys": keys[:2], "need": 1}, {"keys": [keys[0], *keys[2:]]}]
+    return [rule | change for change in changes]
 
 
 def proofs() -> list[dict[str, Any]]:
     """Return proofs under one of logs(), and the entry's index or why they are refused."""
     origin, fleet, name = ORIGIN, "home", "e"
-    two, three, other, swapped = range(4)
+    two, three, other, swapped, one, rotated = range(6)
     topic = f"hushmote/v1/{fleet}/experiment/{name}"
     payload = ref.signed(text(), SIGNING_KEY, fleet, name, 7)
     malformed = "its proof is malformed"
@@ -884,13 +885,21 @@ def proofs() -> list[dict[str, Any]]:
     for index, size in (*shapes, (0, most), (most - 1, most), (2**31 - 1, most)):
         add(proof(index, size), None, index)
     good = proof(5, 9)
-    path_end = len(good) - 3 * 65
-    assert path_end == 9 + 4 * 32
+    path_end = 9 + 4 * 32
+    assert len(good) == path_end + 64 + 2 * 68
     for signers in ([0, 1, 2], [0, 1, 3], [0, 2, 3], [0, 1, 2, 3]):
         add(proof(5, 9, signers), None, 5, log=three)
+    # A client skips witnesses that its policy does not have, and those that it does not need.
+    everyone = proof(5, 9, range(4))
+    for log in (one, two, three, rotated):
+        add(everyone, None, 5, log=log)
+    add(proof(5, 9, [0, 1, 2, *range(4, 22)]), None, 5)  # 1,561 bytes
+    add(proof(5, 9, [0, 1, 2, *range(4, 23)]), malformed)  # 1,629
+    add(proof(5, 9, [0, 1, *range(4, 23)]), few)
+    add(everyone[:-64] + bytes(64), None, 5, log=three)
     add(b"", "its proof from the log is missing")
     # Lengths and numbers.
-    for length in (1, 8, 9, 10, path_end - 1, path_end, path_end + 64, len(good) - 1):
+    for length in (1, 8, 9, 10, path_end - 1, path_end, path_end + 63, len(good) - 1):
         add(good[:length], malformed)
     add(good + b"\0", malformed)
     add(good[:8] + b"\xff" + good[9:], malformed)
@@ -919,35 +928,37 @@ def proofs() -> list[dict[str, Any]]:
     add(proof(5, 9, origin="example.org/other"), wrong)
     add(proof(5, 9, payload=payload + b"\0"), wrong)
     # Signatures.
-    first, second, third = (good[at : at + 65] for at in range(path_end, len(good), 65))
-    head = good[:path_end]
-    for signature in (first, second, third):
+    head, own = good[:path_end], good[path_end : path_end + 64]
+    first, second = good[-136:-68], good[-68:]
+    for signature in (own, first[4:], second[4:]):
         at = good.index(signature)
-        for bit in (1, 33, 64):
+        for bit in (0, 32, 63):
             add(good[: at + bit] + bytes([good[at + bit] ^ 1]) + good[at + bit + 1 :], wrong)
-        high = ref.P256_ORDER - int.from_bytes(signature[33:], "big")
-        add(good[: at + 33] + high.to_bytes(32, "big") + good[at + 65 :], wrong)
-        add(good[: at + 1] + bytes(64) + good[at + 65 :], wrong)
-    add(head + first, few)
-    add(head + first + second, few)
-    add(head + first + third, few)
-    add(head + second + third, few)
-    add(head + first, few, log=three)
+        high = ref.P256_ORDER - int.from_bytes(signature[32:], "big")
+        add(good[: at + 32] + high.to_bytes(32, "big") + good[at + 64 :], wrong)
+        add(good[:at] + bytes(64) + good[at + 64 :], wrong)
+    add(head + first + second, malformed)
+    add(head + own, few)
+    add(head + own + first, few)
+    add(head + own + second, few)
+    add(head + own, few, log=three)
     for signer in (1, 2, 3):
         add(proof(5, 9, [0, signer]), few, log=three)
-    add(proof(5, 9, [1, 2, 3]), few, log=three)
-    add(head + first + second + second, malformed)
-    add(head + first + third + second, malformed)
-    add(head + second + first + third, malformed)
-    add(head + first + second + b"\3" + third[1:], malformed)
-    add(head + first + second + b"\xff" + third[1:], malformed)
-    add(head + first + second + b"\2" + second[1:], wrong)
-    add(proof(5, 9, [0, 1, 2], private=[*LOG_KEYS[:2], LOG_KEYS[3]]), wrong)  # a stranger as a witness
-    add(proof(5, 9, [0, 1, 2], private=[LOG_KEYS[3], *LOG_KEYS[1:3]]), wrong)
-    add(good, wrong, log=swapped)
+    add(proof(5, 9, [1, 2, 3]), wrong, log=three)
+    add(head + own + first + first, few)
+    add(head + own + second + first + first, None, 5)
+    add(head + own + second + first + second[:4] + bytes(64), None, 5)  # the first one counts
+    add(head + own + second[:4] + bytes(64) + first + second, wrong)
+    add(head + own + first + b"\xff" + second[1:], few)
+    add(head + own + first[:4] + second[4:] + second, wrong)
+    add(head + own + first + second[:4] + own, wrong)
+    add(proof(5, 9, [0, 1, 3]), few)  # a stranger as a witness
+    add(proof(5, 9, [3, 1, 2]), wrong)
+    add(proof(5, 9, [0, 0, 1]), few)  # the log as a witness
+    add(good, None, 5, log=swapped)  # the order of a policy's witnesses does not matter
     older = proof(5, 8)  # an older tree that has the entry is as good
     add(older, None, 5)
-    add(older[:-65] + third, wrong)  # but its signatures cannot be mixed
+    add(older[:-68] + second, wrong)  # but its signatures cannot be mixed
     return cases
 
 

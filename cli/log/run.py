@@ -31,6 +31,7 @@ from ...server.log.note import (
     board_keys,
     valid_signatures,
 )
+from ...server.log.proof import signers_of
 from ...server.log.tiles import reader
 from ...server.store.log import StoredLog
 from ...server.store.log_export import export
@@ -77,12 +78,15 @@ def print_key(file: Path, origin: str | None, as_json: bool) -> None:
 def print_policy(key: Path, witnesses: Path, need: int | None, as_json: bool) -> None:
     """Print the "log" of a board's policy."""
     secret, signers = load_key(key), load_witnesses(witnesses)
-    public = board_keys_of(secret, signers)
+    board_keys_of(secret, signers)  # checks all of them
+    public = board_keys_of(secret, [witness for witness in signers if not witness.is_gone])
     most = len(public) - 1
     if not most:
-        raise UsageError(f"{witnesses} has no witness with a key for boards, whose type is P-256")
+        raise UsageError(
+            f"{witnesses} has no witness with a URL and with a key for boards, whose type is P-256"
+        )
     if most > 7:
-        raise UsageError(f"boards know up to 7 witnesses, but {witnesses} has {most}: remove some")
+        raise UsageError(f"boards know up to 7 witnesses, but {witnesses} has {most}: give a file with fewer")
     if need is not None and not most < 2 * need <= 2 * most:
         least = most // 2 + 1
         numbers = f"{least} to {most}" if least < most else f"{most}"
@@ -120,7 +124,7 @@ def list_entries(store_url: str, newest: int, as_json: bool) -> None:
             {"origin": checkpoint.origin, "size": checkpoint.size, "signed_by": signers, "entries": rows}
         )
         return
-    typer.echo(f"{checkpoint.origin}: {_entries(checkpoint.size)}\nsigned by {', '.join(signers)}")
+    typer.echo(f"{checkpoint.origin}: {counted(checkpoint.size, 'entry')}\nsigned by {', '.join(signers)}")
     if rows:
         table = show.table("", ("", "added", "entry"), (1, 2))
         for row in rows:
@@ -161,9 +165,9 @@ def write_files(folder: Path, store_url: str, as_json: bool) -> None:
     if as_json:
         print_json({"folder": str(folder), "before": since, "size": size})
     elif since == size:
-        typer.echo(f"{folder} is up to date: {_entries(size)}")
+        typer.echo(f"{folder} is up to date: {counted(size, 'entry')}")
     else:
-        typer.echo(f"{folder} has {_entries(size)}, {size - since:,} of them new")
+        typer.echo(f"{folder} has {counted(size, 'entry')}, {size - since:,} of them new")
 
 
 def print_proof(name: str, target: Target, fleet: str | None, as_json: bool) -> None:
@@ -173,9 +177,8 @@ def print_proof(name: str, target: Target, fleet: str | None, as_json: bool) -> 
         topic = topics.experiment_topic(choose_fleet(store, fleet), name)
         keeper = LogKeeper(store, secret, witnesses)
         proof = keeper.read_proof(topic)
-    names = [key.name for key in board_keys_of(secret, witnesses)]
-    count, index, size = proof[8], int.from_bytes(proof[:4], "big"), int.from_bytes(proof[4:8], "big")
-    signers = [names[number] for number in proof[9 + 32 * count :: 65]]
+    index, size = int.from_bytes(proof[:4], "big"), int.from_bytes(proof[4:8], "big")
+    signers = [key.name for key in signers_of(proof, board_keys_of(secret, witnesses))]
     if as_json:
         values = {
             "entry": index,
@@ -241,7 +244,7 @@ def restore(source: str, key: Path, store_url: str, as_json: bool) -> None:
     if as_json:
         print_json({"added": added, "size": own.size})
     else:
-        typer.echo(f"{_entries(added)} added; the store's log has {own.size:,} now")
+        typer.echo(f"{counted(added, 'entry')} added; the store's log has {own.size:,} now")
 
 
 def parse_key(option: str, text: str) -> PublicKey:
@@ -293,10 +296,6 @@ def _has(log: StoredLog, entry: Entry) -> bool:
     return last == entry
 
 
-def _entries(count: int) -> str:
-    return f"{count:,} {'entry' if count == 1 else 'entries'}"
-
-
 def _cosigned_at(value: bytes) -> str:
     seconds = int.from_bytes(value[:8], "big")
     try:
@@ -313,7 +312,9 @@ def _print_check(
     signatures: dict[str, str | None],
     others: Sequence[str],
 ) -> None:
-    typer.echo(f"{checkpoint.origin} has {_entries(checkpoint.size)}, all as its checkpoint signs them.")
+    typer.echo(
+        f"{checkpoint.origin} has {counted(checkpoint.size, 'entry')}, all as its checkpoint signs them."
+    )
     for name, at in signatures.items():
         typer.echo(f"{name} has signed it{f' at {at}' if at else ''}.")
     if others:

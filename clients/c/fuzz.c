@@ -46,8 +46,9 @@ static void print_counts(void) {
 
 static const char *const names[NAMES] = {"e", "room_temp"};
 static const struct hushmote_group groups[] = {{"firmware", "2.4.0"}};
-#define DIGITS "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde"
-HUSHMOTE_LOG(questions, "example.org/questions", 2, DIGITS "0", DIGITS "1", DIGITS "2");
+#define DIGITS "89abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+/* Proofs name witnesses by these first digits, which are those of the seeds. */
+HUSHMOTE_LOG(questions, "example.org/questions", 2, "8a0d699b" DIGITS, "f16ad485" DIGITS, "08513a26" DIGITS);
 static const struct hushmote_policy policy = {UINT64_C(1) << 47, 0, HUSHMOTE_EPSILON_MAX, 15, false, NAMES, names, 1, groups, NULL};
 static const char rr[] = "{\"v\":1,\"name\":\"e\",\"type\":\"bool\",\"mechanism\":\"rr\",\"epsilon\":1000000,"
                          "\"budget\":{\"rule\":\"sum\",\"cap\":4000000},\"window\":\"day\"}";
@@ -283,8 +284,8 @@ static void fuzz_proof(const uint8_t *data, size_t bytes) {
     if (code != 0)
         return;
     accepted[2]++;
-    MUST(IS_QUICK && bytes >= 9 + 3 * 65 && bytes <= 9 + 32 * 32 + 3 * 65 && proof.leaf == hm_get(data, 4));
-    MUST(proof.leaf < hm_get(data + 4, 4) && data[9 + 32 * data[8]] == 0); /* the log's signature is the first */
+    MUST(IS_QUICK && bytes >= 9 + 64 + 2 * 68 && bytes <= HUSHMOTE_PROOF_BYTES && proof.leaf == hm_get(data, 4));
+    MUST(proof.leaf < hm_get(data + 4, 4) && data[8] <= 32 && (bytes - 9 - 32 * data[8] - 64) % 68 == 0);
 }
 
 /* --- Ledgers ------------------------------------------------------------------------------------------------- */

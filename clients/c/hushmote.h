@@ -77,7 +77,7 @@ extern "C" {
 #define HUSHMOTE_EPSILON_MIN 1000u      /**< Lowest epsilon of one report, in micro-nats. */
 #define HUSHMOTE_EPSILON_MAX 16000000u  /**< Highest epsilon of one report, in micro-nats. */
 #define HUSHMOTE_EXPERIMENT_BYTES 1024  /**< Longest experiment in JSON; a signed payload has 69 bytes more. */
-#define HUSHMOTE_PROOF_BYTES 1600       /**< Longest proof of a log; those that can be valid have at most 1,553. */
+#define HUSHMOTE_PROOF_BYTES 1600       /**< Longest proof of a log. */
 #define HUSHMOTE_REPORT_BYTES 21        /**< Longest report: 1 + 4 + 4 + 1 + 3 + 8 bytes. */
 #define HUSHMOTE_UNSENT_MAX 16          /**< Maximum number of unsent reports in a ledger. */
 

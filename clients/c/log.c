@@ -10,7 +10,9 @@
 
 #define NODE_BYTES 32
 #define PATH_AT 9          /* an index, the tree's size, and the number of nodes in the path */
-#define SIGNATURE_BYTES 65 /* the index of a key, r and s */
+#define SIGNATURE_BYTES 64 /* r and s */
+#define START_BYTES 4      /* of a witness's key, before its signature */
+#define WITNESS_BYTES (START_BYTES + SIGNATURE_BYTES)
 #define KEY_BYTES 64
 #define ROOT_DIGITS 43
 
@@ -52,28 +54,46 @@ static void hash_checkpoint(const struct hushmote_config *config, uint32_t size,
     hm_sha256(config, pieces, 2, digest);
 }
 
-static bool is_signed(const struct hushmote_config *config, const char *key, const uint8_t digest[32],
-                      const uint8_t signature[64]) {
-    uint8_t bytes[KEY_BYTES] = {0};
-    for (unsigned i = 0; i < 2 * KEY_BYTES; i++) /* fits() has checked the digits: '0' is 0x30 and 'a' is 0x61 */
-        bytes[i / 2] = (uint8_t)(bytes[i / 2] << 4 | ((key[i] & 15) + 9 * (key[i] >> 6)));
-    if (config->feed != NULL)
-        config->feed(config->context);
-    return hm_verify(config, bytes, digest, signature);
+/* Check the signatures of the log and of as many witnesses as the policy needs, and no more. Skip witnesses that the
+   policy does not have. */
+static int verify_signatures(const struct hushmote_config *config, const uint8_t digest[32], const uint8_t *own,
+                             const uint8_t *end) {
+    const struct hushmote_log *log = config->policy->log;
+    unsigned count = 0;
+    for (unsigned number = 0; number < log->key_count && count <= log->need; number++) {
+        uint8_t key[KEY_BYTES] = {0};
+        const uint8_t *at = own;
+        for (unsigned i = 0; i < 2 * KEY_BYTES; i++) { /* fits() has checked the digits: '0' is 0x30 and 'a' is 0x61 */
+            char digit = log->keys[number][i];
+            key[i / 2] = (uint8_t)(key[i / 2] << 4 | ((digit & 15) + 9 * (digit >> 6)));
+        }
+        if (number > 0) {
+            for (at += SIGNATURE_BYTES; at < end && memcmp(at, key, START_BYTES) != 0;)
+                at += WITNESS_BYTES;
+            if (at >= end)
+                continue;
+            at += START_BYTES;
+        }
+        if (config->feed != NULL)
+            config->feed(config->context);
+        if (!hm_verify(config, key, digest, at))
+            return HUSHMOTE_REFUSED_LOG;
+        count++;
+    }
+    return count > log->need ? HUSHMOTE_OK : HUSHMOTE_REFUSED_WITNESSES;
 }
 
 static int verify(const struct hushmote_config *config, const struct hushmote_piece *entry, struct hushmote_proof *proof) {
-    const struct hushmote_log *log = config->policy->log;
     const uint8_t *at = proof->data, *end = at + proof->bytes, *path_end;
     uint8_t node[NODE_BYTES + 1], digest[32];
     uint32_t index, last;
-    int rest, key = -1;
+    int rest;
     if (proof->bytes <= PATH_AT || proof->bytes > HUSHMOTE_PROOF_BYTES)
         return HUSHMOTE_REFUSED_PROOF;
-    rest = (int)proof->bytes - PATH_AT - NODE_BYTES * at[8];
-    if (rest <= 0 || rest % SIGNATURE_BYTES != 0)
+    rest = (int)proof->bytes - PATH_AT - NODE_BYTES * at[8] - SIGNATURE_BYTES;
+    if (rest < 0 || rest % WITNESS_BYTES != 0)
         return HUSHMOTE_REFUSED_PROOF;
-    path_end = end - rest;
+    path_end = end - rest - SIGNATURE_BYTES;
     proof->leaf = index = (uint32_t)hm_get(at, 4);
     last = (uint32_t)hm_get(at + 4, 4) - 1;
     if (index > last || last == UINT32_MAX)
@@ -91,14 +111,7 @@ static int verify(const struct hushmote_config *config, const struct hushmote_pi
     if (last != 0)
         return HUSHMOTE_REFUSED_PROOF;
     hash_checkpoint(config, (uint32_t)hm_get(proof->data + 4, 4), node, digest);
-    for (; at < end; at += SIGNATURE_BYTES) {
-        if (*at <= key || *at >= log->key_count) /* in rising order, so that none counts twice */
-            return HUSHMOTE_REFUSED_PROOF;
-        key = *at;
-        if (!is_signed(config, log->keys[key], digest, at + 1))
-            return HUSHMOTE_REFUSED_LOG;
-    }
-    return *path_end == 0 && rest > SIGNATURE_BYTES * log->need ? HUSHMOTE_OK : HUSHMOTE_REFUSED_WITNESSES;
+    return verify_signatures(config, digest, path_end, end);
 }
 
 static bool fits(const struct hushmote_config *config) {
@@ -111,7 +124,7 @@ static bool fits(const struct hushmote_config *config) {
     for (unsigned i = 0; i < log->key_count; i++) {
         good = good && strspn(log->keys[i], "0123456789abcdef") == 2 * KEY_BYTES && log->keys[i][2 * KEY_BYTES] == 0;
         for (unsigned k = 0; k < i; k++)
-            good = good && strcmp(log->keys[k], log->keys[i]) != 0;
+            good = good && strncmp(log->keys[k], log->keys[i], 2 * START_BYTES) != 0;
     }
     return good;
 }

@@ -9,15 +9,18 @@
  */
 import { Client, check, isSigned, readJson } from './hushmote.js';
 
+const LONGEST = 1600; // bytes of a proof
 const NODE = 32; // bytes of a hash
-const SIGNATURE = 65; // the index of a key, r and s
+const SIGNATURE = 64; // r and s
+const START = 4; // of a witness's key, before its signature
+const WITNESS = START + SIGNATURE;
 const MISSING = 'its proof from the log is missing';
 const MALFORMED = 'its proof is malformed';
 const WRONG = 'it is not in the log, or a signature in its proof is wrong';
 const FEW = 'too few witnesses have signed its proof';
 const EVERY = 'every must be one number with a log';
 const FORM =
-  "policy: log must be origin, keys and need: a name without spaces; 2 to 8 different keys of 128 lowercase hex digits, the log's first; the number of witnesses needed, more than half of those listed";
+  "policy: log must be origin, keys and need: a name without spaces; 2 to 8 keys of 128 lowercase hex digits that differ in the first 8, the log's first; the number of witnesses needed, more than half of those listed";
 const KEYED = 'policy: log requires announceKey: without serials, earlier versions could return';
 
 const utf8 = (text) => new TextEncoder().encode(text);
@@ -26,6 +29,7 @@ const joined = (...parts) => Uint8Array.from(parts.flatMap((part) => [...part]))
 const sha256 = async (...parts) => new Uint8Array(await crypto.subtle.digest('SHA-256', joined(...parts)));
 
 const isName = (x) => typeof x === 'string' && /^[!-*,-~]{1,255}$/.test(x);
+const start = (key) => key.slice(0, 2 * START);
 const isKey = (x) => typeof x === 'string' && /^[0-9a-f]{128}$/.test(x);
 
 function isLog(log) {
@@ -33,7 +37,7 @@ function isLog(log) {
   const areKeys = Array.isArray(keys) && keys.length >= 2 && keys.length <= 8 && keys.every(isKey);
   // More than half of the witnesses: two such groups have one in common. The log's own key is one of the keys.
   const isNeed = Number.isInteger(need) && 2 * need >= keys?.length && need < keys.length;
-  return isName(origin) && areKeys && new Set(keys).size === keys.length && isNeed && !Object.keys(more).length;
+  return isName(origin) && areKeys && new Set(keys.map(start)).size === keys.length && isNeed && !Object.keys(more).length;
 }
 
 /**
@@ -55,7 +59,8 @@ export async function verifyProof(log, fleet, name, payload, proof) {
   const leaf = number.getUint32(0);
   let index = leaf;
   let last = size - 1;
-  check(proof.length > end && (proof.length - end) % SIGNATURE === 0 && index <= last, MALFORMED);
+  const rest = proof.length - end - SIGNATURE;
+  check(proof.length <= LONGEST && rest >= 0 && rest % WITNESS === 0 && index <= last, MALFORMED);
   let node = await sha256([0], utf8(`hushmote/v1/${fleet}/experiment/${name}\0`), payload);
   for (let at = 9; at < end; at += NODE) {
     check(last, MALFORMED);
@@ -71,14 +76,20 @@ export async function verifyProof(log, fleet, name, payload, proof) {
   }
   check(!last, MALFORMED);
   const text = utf8(`${log.origin}\n${size}\n${btoa(String.fromCharCode(...node))}\n`);
-  let before = -1;
-  for (let at = end; at < proof.length; at += SIGNATURE) {
-    const key = proof[at]; // in rising order, so that none counts twice
-    check(before < key && key < log.keys.length, MALFORMED);
-    before = key;
-    check(await isSigned(unhex(log.keys[key]), text, proof.subarray(at + 1, at + SIGNATURE)), WRONG);
+  let count = 0;
+  for (const key of log.keys.map(unhex)) {
+    let at = end;
+    if (count) {
+      at += SIGNATURE;
+      while (at < proof.length && !key.subarray(0, START).every((byte, i) => byte === proof[at + i])) at += WITNESS;
+      at += START;
+    }
+    // No more than are needed, however many a proof has.
+    if (count > log.need || at >= proof.length) continue;
+    check(await isSigned(key, text, proof.subarray(at, at + SIGNATURE)), WRONG);
+    count += 1;
   }
-  check(!proof[end] && proof.length - end > SIGNATURE * log.need, FEW);
+  check(count > log.need, FEW);
   return leaf;
 }
 

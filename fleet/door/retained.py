@@ -9,7 +9,7 @@ from ...server.wire.topics import check_fleet
 
 _NAME = r"[a-z0-9_-]{1,32}"
 _TOPIC = re.compile(rf"hushmote/v1/({_NAME})/(experiment|proof|result)/({_NAME})", re.ASCII)
-# A signed experiment has at most 1,093 bytes, a proof 1,553.
+# A signed experiment has at most 1,093 bytes, a proof 1,600.
 _MAX_BYTES = {"experiment": 2048, "proof": 2048, "result": 16_384}
 _MAX_NAMES = 1024  # of each kind, since anyone who may publish could retain any number
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from ..errors import HushmoteError
 from ..log.change import Change, compare, question_fields
 from ..log.entry import Entry
-from ..log.note import Checkpoint, SecretKey
+from ..log.note import Checkpoint, PublicKey, SecretKey
 from ..log.pace import Dated, changes_of_names, wait
 from ..log.proof import encode_proof, proof_topic
 from ..store.log import StoredLog
@@ -34,7 +34,7 @@ class LogKeeper:
     Args:
         store: The store.
         secret: The log's key.
-        witnesses: The witnesses, in the order of the boards' policy.
+        witnesses: The witnesses.
 
     Attributes:
         stored: The log as last read.
@@ -237,18 +237,25 @@ class LogKeeper:
         return self._proofs[key]
 
     def _best_checkpoint(self, number: int) -> Checkpoint | None:
-        """Return the first of the checkpoints with an entry that most witnesses have signed for boards."""
-        best, most = None, 0
+        """Return the first of the checkpoints with an entry that most witnesses have signed for boards.
+
+        Those that are asked count first: boards whose policy replaces one that is gone need the others.
+        """
+        best, most = None, (0, 0)
+        asked = [key for thread in self._threads if (key := thread.witness.board_key) is not None]
+        everyone = self._board_keys[1:]
         for size in self.stored.cosigned_from(number + 1):
             checkpoint = self.stored.checkpoints[size]
-            if (count := self._count_signed(checkpoint)) > most:
+            count = _count_signed(checkpoint, asked), _count_signed(checkpoint, everyone)
+            if count > most:
                 best, most = checkpoint, count
-                if count == len(self._board_keys) - 1:
+                if count == (len(asked), len(everyone)):
                     break
         return best
 
-    def _count_signed(self, checkpoint: Checkpoint) -> int:
-        return sum(any(key.made(line) for line in checkpoint.signatures) for key in self._board_keys[1:])
+
+def _count_signed(checkpoint: Checkpoint, keys: Sequence[PublicKey]) -> int:
+    return sum(any(key.made(line) for line in checkpoint.signatures) for key in keys)
 
 
 def _sentence(topic: str, why: str) -> str:

@@ -26,6 +26,7 @@ from ..log.note import (
     parse_signatures,
     valid_signatures,
 )
+from ..log.proof import MOST_WITNESSES, start_of
 from ..log.tiles import TIMEOUT_S, open_url, read_body
 from ..plain_text import one_line
 from ..store.database import StoreError
@@ -77,7 +78,7 @@ class Witness:
 
     @property
     def is_gone(self) -> bool:
-        """Whether only its place in the boards' policy is left."""
+        """Whether only its earlier signatures are left."""
         return self.url == GONE
 
     @property
@@ -120,10 +121,10 @@ def _witness(where: str, words: list[str]) -> Witness:
 
 
 def board_keys_of(secret: SecretKey, witnesses: Sequence[Witness]) -> tuple[PublicKey, ...]:
-    """Return the keys that a board's policy lists, in its order: the log's, then the witnesses'.
+    """Return the keys that boards verify: the log's, then the witnesses'.
 
     Raises:
-        WitnessesRefused: If a key appears twice, or is the log's own.
+        WitnessesRefused: If a key appears twice, or is the log's own, or a proof could not name them all.
     """
     values = {secret.public(kind).value for kind in (ED25519, ECDSA)}
     for key in (key for witness in witnesses for key in witness.keys):
@@ -134,7 +135,18 @@ def board_keys_of(secret: SecretKey, witnesses: Sequence[Witness]) -> tuple[Publ
                 f"a witness's key {why}: list each witness once, with its own keys ({key})"
             )
         values.add(key.value)
-    return (secret.public(ECDSA), *(w.board_key for w in witnesses if w.board_key is not None))
+    keys = [secret.public(ECDSA), *(w.board_key for w in witnesses if w.board_key is not None)]
+    if len(keys) > 1 + MOST_WITNESSES:
+        raise WitnessesRefused(
+            f"a proof has room for {MOST_WITNESSES} witnesses with a key for boards, and there are "
+            f"{len(keys) - 1}: remove those that no board's policy has"
+        )
+    for number, key in enumerate(keys):
+        if start_of(key) in map(start_of, keys[:number]):
+            raise WitnessesRefused(
+                f"two keys for boards start with the same 4 bytes: ask the witness for another ({key})"
+            )
+    return tuple(keys)
 
 
 def request_signatures(stored: StoredLog, secret: SecretKey, witness: Witness, now: int) -> None:

@@ -8,6 +8,12 @@ from ..wire import topics
 from .note import Checkpoint, NoteRefused, PublicKey, board_signature, valid_signatures
 from .tree import Tree
 
+MOST_WITNESSES = 12  # their signatures fit into a proof from a log of up to 4 million entries
+_MOST_BYTES = 1_600  # of a proof that boards read
+_HASH_BYTES = 32
+_SIGNATURE_BYTES = 64
+_START_BYTES = 4  # of a witness's key, by which boards know whose signature follows
+
 
 def proof_topic(fleet: str, name: str) -> str:
     """Return the topic on which an experiment's proof is retained.
@@ -18,6 +24,11 @@ def proof_topic(fleet: str, name: str) -> str:
     return f"{topics.ROOT}/{topics.check_fleet(fleet)}/proof/{topics.check_fleet(name)}"
 
 
+def start_of(key: PublicKey) -> bytes:
+    """Return the bytes by which a proof names a witness."""
+    return key.value[:_START_BYTES]
+
+
 def encode_proof(tree: Tree, index: int, checkpoint: Checkpoint, keys: Sequence[PublicKey]) -> bytes:
     """Return the proof that a checkpoint has an entry; device/ldp_log.py describes its bytes.
 
@@ -25,7 +36,8 @@ def encode_proof(tree: Tree, index: int, checkpoint: Checkpoint, keys: Sequence[
         tree: The log's tree, at least as large as the checkpoint.
         index: The entry's index.
         checkpoint: A checkpoint with its signatures.
-        keys: The P-256 keys of a policy, the log's first; those that have not signed are left out.
+        keys: The log's P-256 key, then those of witnesses; those that have not signed are left out, and the
+            last ones that do not fit.
 
     Raises:
         NoteRefused: If a signature is wrong, or the checkpoint is not of this tree.
@@ -36,7 +48,15 @@ def encode_proof(tree: Tree, index: int, checkpoint: Checkpoint, keys: Sequence[
     lines = valid_signatures(checkpoint, keys)
     path = tree.inclusion(index, checkpoint.size)
     head = index.to_bytes(4, "big") + checkpoint.size.to_bytes(4, "big") + bytes([len(path)])
-    signatures = (
-        bytes([at]) + board_signature(lines[key].value) for at, key in enumerate(keys) if key in lines
-    )
-    return head + b"".join(path) + b"".join(signatures)
+    head += b"".join(path) + board_signature(lines[keys[0]].value)
+    most = (_MOST_BYTES - len(head)) // (_START_BYTES + _SIGNATURE_BYTES)
+    signers = [key for key in keys[1:] if key in lines][:most]
+    return head + b"".join(start_of(key) + board_signature(lines[key].value) for key in signers)
+
+
+def signers_of(proof: bytes, keys: Sequence[PublicKey]) -> list[PublicKey]:
+    """Return the keys that have signed a proof, without a check; the log's is the first of `keys`."""
+    first = 9 + _HASH_BYTES * proof[8] + _SIGNATURE_BYTES
+    ends = range(first, len(proof), _START_BYTES + _SIGNATURE_BYTES)
+    starts = {proof[at : at + _START_BYTES] for at in ends}
+    return [keys[0], *(key for key in keys[1:] if start_of(key) in starts)]

@@ -114,7 +114,7 @@ class TestKey:
     def test_policy_needs_more_than_half(self, site, count, need, numbers):
         file = site.folder / "witnesses.txt"
         secrets = [TestWitness(f"w{number}.example", 10 * number).secret for number in range(1, 1 + count)]
-        file.write_text("".join(f"- {secret.public(ECDSA)}\n" for secret in secrets))
+        file.write_text("".join(f"http://w.example {secret.public(ECDSA)}\n" for secret in secrets))
         options = "--log-key", site.key, "--witnesses", file, "--need"
         assert f"--need must be {numbers}, more than half" in says(
             site.folder, "policy", *options, need, code=1
@@ -129,6 +129,32 @@ class TestKey:
         assert "a witness's key appears twice: list each" in says(site.folder, *options, code=1)
         file.write_text(f"- {LOG.public(ECDSA)}\n")
         assert "a witness's key is the log's own: list each" in says(site.folder, *options, code=1)
+
+    def test_policy_leaves_out_a_witness_that_is_gone(self, site):
+        file = site.folder / "witnesses.txt"
+        options = "policy", "--log-key", site.key, "--witnesses", file
+        gone, present = (TestWitness(f"w{n}.example", 10 * n).secret for n in (1, 2))
+        file.write_text(f"- {gone.public(ECDSA)}\nhttp://w2.example {present.public(ECDSA)}\n")
+        log = json.loads(says(site.folder, *options, "--json"))
+        assert (log["keys"], log["need"]) == (
+            [LOG.public(ECDSA).value.hex(), present.public(ECDSA).value.hex()],
+            1,
+        )
+        file.write_text(f"- {gone.public(ECDSA)}\n")
+        assert "has no witness with a URL and with a key for boards" in says(site.folder, *options, code=1)
+
+    def test_policy_refuses_more_witnesses_than_boards_know(self, site):
+        file = site.folder / "witnesses.txt"
+        options = "policy", "--log-key", site.key, "--witnesses", file
+        secrets = [TestWitness(f"w{n}.example", 10 * n).secret for n in range(1, 14)]
+        lines = [f"http://w.example {secret.public(ECDSA)}\n" for secret in secrets]
+        for count, words in (
+            (8, "boards know up to 7 witnesses"),
+            (12, "boards know"),
+            (13, "room for 12 witnesses"),
+        ):
+            file.write_text("".join(lines[:count]))
+            assert words in says(site.folder, *options, code=1)
 
     @pytest.mark.parametrize(
         ("line", "words"),
@@ -285,7 +311,7 @@ class TestProof:
             assert "no witness has signed a checkpoint with" in site.run("proof", "temp", *options, code=1)
             site.log.add_signatures(1, witness.secret.cosign(site.log.checkpoints[1].text, NOW), NOW)
             text = site.run("proof", "temp", *options)
-            start = "entry 0 in a log of size 1, 139 bytes, signed by example.org/questions, w1.example\n"
+            start = "entry 0 in a log of size 1, 141 bytes, signed by example.org/questions, w1.example\n"
             assert text.startswith(start)
 
 

@@ -108,9 +108,10 @@ class TestPolicy:
             {"need": 0},
             {"need": 3},
             {"need": 1},
-            {"keys": (*LOG["keys"], f"{1:0128x}", f"{2:0128x}")},
+            {"keys": (*LOG["keys"], "1" * 128, "2" * 128)},
             {"keys": LOG["keys"][:1]},
             {"keys": (*LOG["keys"], LOG["keys"][1])},
+            {"keys": (*LOG["keys"], LOG["keys"][1][:8] + "1" * 120)},
             {"keys": (LOG["keys"][0], LOG["keys"][0], LOG["keys"][2])},
             {"keys": (LOG["keys"][0], LOG["keys"][1][:-1], LOG["keys"][2])},
             {"keys": (LOG["keys"][0], LOG["keys"][1] + "0", LOG["keys"][2])},
@@ -298,17 +299,14 @@ class TestMessages:
         for _ in range(3):
             board.message("e", version(1))
         assert board.verified == 0  # until there is a proof
-        for _ in range(3):
-            board.proof("e", proof(1, signers=(0, 1)))
-        assert board.verified == 3
-        for _ in range(3):
-            board.message("e", version(1))
-            board.proof("e", proof(1, signers=(0, 1)))
-        assert board.verified == 3
-        for _ in range(3):
-            board.proof("e", proof(1))
-            board.message("e", version(1))
-        assert board.verified == 3 + 4
+        few, wrong = proof(1, signers=(0, 1)), proof(1)[:-1] + bytes((proof(1)[-1] ^ 1,))
+        for data, count in ((few, 3), (wrong, 3 + 4), (proof(1), 3 + 4 + 4)):
+            for _ in range(3):
+                board.proof("e", data)
+            for _ in range(3):
+                board.message("e", version(1))
+                board.proof("e", data)
+            assert board.verified == count
 
     def test_refusals_are_named_until_a_good_proof_comes(self):
         board = logged_board()

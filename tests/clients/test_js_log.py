@@ -125,12 +125,13 @@ class TestPolicy:
             LOG | {"keys": LOG["keys"][:1]},
             LOG | {"keys": [LOG["keys"][0], *LOG["keys"][:2]]},
             LOG | {"keys": [key[:-1] for key in LOG["keys"]]},
+            LOG | {"keys": [*LOG["keys"], LOG["keys"][1][:8] + "1" * 120]},
             LOG | {"need": 1},
             LOG | {"keys": [*LOG["keys"], "1" * 128, "2" * 128]},
         ],
         ids=[
             *("empty", "text", "number", "field", "origin", "need above", "no need", "one key", "same key"),
-            *("short key", "half of two", "half of four"),
+            *("short key", "same start", "half of two", "half of four"),
         ],
     )
     def test_with_wrong_log_is_refused(self, rig: Rig, log: Any):

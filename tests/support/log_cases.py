@@ -20,7 +20,8 @@ from hushmote.device import ldp_client, ldp_log
 COUNT = 2_000 if os.environ.get("LONG") else 100
 MUTANTS = 5
 FLEET, NAME = "home", "e"
-_PRIVATE = [7**40 + 1_000 * i for i in range(9)]  # the last one's is a stranger's
+_KEYS = 8  # a policy's most
+_PRIVATE = [7**40 + 1_000 * i for i in range(_KEYS + 5)]  # the last ones are of witnesses that no policy has
 _ORIGINS = ("example.org/questions", "x", "a" * 255, "[fd00::1]:80/!~")
 
 
@@ -80,8 +81,38 @@ def _flipped(data: bytes, bit: int) -> bytes:
 
 def _high_s(signature: bytes) -> bytes:
     """Return the other signature of the same message, which is valid in ECDSA without a rule against it."""
-    s = ref.P256_ORDER - int.from_bytes(signature[33:], "big")
-    return signature[:33] + s.to_bytes(32, "big")
+    s = ref.P256_ORDER - int.from_bytes(signature[-32:], "big")
+    return signature[:-32] + s.to_bytes(32, "big")
+
+
+def _witnesses(case: Case) -> tuple[bytes, list[bytes], list[bytes]]:
+    """Return a proof without its witnesses, what it has of each, and those that a board verifies."""
+    end = 9 + 32 * case.proof[8] + 64
+    each = [case.proof[at : at + 68] for at in range(end, len(case.proof), 68)]
+    starts = [bytes.fromhex(key[:8]) for key in case.log["keys"][1:]]
+    return (
+        case.proof[:end],
+        each,
+        [one for start in starts for one in each if one[:4] == start][: case.log["need"]],
+    )
+
+
+def _equals(rng: random.Random, case: Case) -> Iterator[Case]:
+    """Yield changes of a valid case that leave it valid: boards skip the signatures that they do not need."""
+    head, each, verified = _witnesses(case)
+    some = rng.choice(each)
+    changes = [
+        verified,
+        each[::-1],
+        [one if one in verified else one[:4] + rng.randbytes(64) for one in each],
+        [rng.randbytes(68), *each],
+        [*each, some],
+        [*each, some[:4] + rng.randbytes(64)],
+    ]
+    for changed in changes:
+        proof = head + b"".join(changed)
+        if len(proof) <= 1_600:
+            yield replace(case, proof=proof)
 
 
 def _mutants(rng: random.Random, case: Case) -> Iterator[Case]:
@@ -89,25 +120,30 @@ def _mutants(rng: random.Random, case: Case) -> Iterator[Case]:
     log, payload, proof = case.log, case.payload, case.proof
     end = 9 + 32 * proof[8]
     start, path, tail = proof[:8], proof[9:end], proof[end:]
-    signatures = [tail[at : at + 65] for at in range(0, len(tail), 65)]
-    at = rng.randrange(len(signatures))
-    one = signatures[at]
+    head, each, verified = _witnesses(case)
+    one = rng.choice(verified)
 
-    def resigned(changed: list[bytes]) -> Case:
-        return replace(case, proof=proof[:end] + b"".join(changed))
+    def resigned(changed: list[bytes], need: int = log["need"]) -> Case:
+        return replace(case, proof=head + b"".join(changed), log=log | {"need": need})
+
+    def instead(changed: bytes) -> Case:
+        return resigned([changed if old == one else old for old in each])
 
     def with_path(changed: bytes) -> Case:
         return replace(case, proof=start + bytes([len(changed) // 32]) + changed + tail)
 
-    yield replace(case, proof=_flipped(proof, rng.randrange(8 * len(proof))))
-    yield replace(case, proof=proof[: rng.randrange(len(proof) - 65 * (len(signatures) - log["need"] - 1))])
+    yield replace(case, proof=_flipped(head, rng.randrange(8 * len(head))) + b"".join(each))
+    yield replace(case, proof=(head + b"".join(verified))[: rng.randrange(len(head) + 68 * len(verified))])
     yield replace(case, proof=proof + rng.randbytes(rng.choice((1, 32, 64, 65, 1_000))))
-    yield resigned(signatures[1:])
-    yield resigned(signatures[: log["need"]])
-    yield resigned([*signatures, one])
-    yield resigned(signatures[::-1])
-    yield resigned([*signatures[:at], _high_s(one), *signatures[at + 1 :]])
-    yield resigned([*(s[:1] + rng.choice(signatures)[1:] for s in signatures[:-1]), bytes(65)])
+    yield replace(case, proof=proof[:end] + b"".join(each))
+    yield instead(one[:4] + _flipped(one[4:], rng.randrange(512)))
+    yield instead(_high_s(one))
+    yield instead(one[:4] + head[-64:])
+    yield resigned([old for old in verified if old != one])
+    yield resigned([one[:4] + rng.randbytes(64), *each])
+    yield resigned([rng.randbytes(4) + old[4:] if old == one else old for old in each], len(log["keys"]) - 1)
+    yield replace(case, proof=_high_s(head) + b"".join(each))
+    yield replace(case, proof=head[:-64] + one[4:] + b"".join(each))
     for part in (slice(0, 4), slice(4, 8)):  # another index, another size
         number = (int.from_bytes(proof[part], "big") + rng.choice((-1, 1))) % 2**32
         yield replace(case, proof=proof[: part.start] + number.to_bytes(4, "big") + proof[part.stop :])
@@ -121,14 +157,14 @@ def _mutants(rng: random.Random, case: Case) -> Iterator[Case]:
     yield replace(case, payload=payload + b"\0")
     yield replace(case, name="f")
     yield replace(case, log=log | {"origin": log["origin"] + "2"})
-    yield replace(case, log=log | {"keys": [_public(_PRIVATE[8]), *log["keys"][1:]]})
+    yield replace(case, log=log | {"keys": [_public(_PRIVATE[_KEYS]), *log["keys"][1:]]})
 
 
 def _logs(rng: random.Random) -> list[dict[str, Any]]:
     """Return few logs, so that a file with many proofs needs little memory to read."""
     logs = []
     for n in range(8):
-        count = rng.randint(2, 8)
+        count = rng.randint(2, _KEYS)
         keys = [_public(key) for key in _PRIVATE[:count]]
         need = rng.randint((count + 1) // 2, count - 1)
         logs.append({"origin": _ORIGINS[n % len(_ORIGINS)], "keys": keys, "need": need})
@@ -141,9 +177,12 @@ def _valid(rng: random.Random, log: dict[str, Any]) -> Case:
         size = rng.randint(1, size)
     index = rng.choice((0, size - 1, rng.randrange(size)))
     count, need = len(log["keys"]), log["need"]
-    signers = [0, *sorted(rng.sample(range(1, count), rng.randint(need, count - 1)))]
+    signers = rng.sample(range(1, count), rng.randint(need, count - 1))
+    room = (1_600 - 9 - 32 * len(reference_log.path_shape(index, size)) - 64) // 68 - len(signers)
+    others = range(_KEYS, len(_PRIVATE))  # of witnesses that other boards' policies have
+    signers += rng.sample(others, rng.randint(0, min(room, len(others))))
     payload = b'{"v":1}\0' + rng.randbytes(68)
-    args = (signers, _topic(NAME), payload, index, size)
+    args = ([0, *signers], _topic(NAME), payload, index, size)
     return Case(log, NAME, payload, reference_log.proof_of(log["origin"], _PRIVATE, *args))
 
 
@@ -153,7 +192,8 @@ def _batches(seed: int) -> Iterator[tuple[list[Case], list[Case]]]:
     logs = _logs(rng)
     for _ in range(0, COUNT, 50):
         valid = [_valid(rng, rng.choice(logs)) for _ in range(50)]
-        yield valid, [m for case in valid for m in rng.sample(list(_mutants(rng, case)), MUTANTS)]
+        mutants = [m for case in valid for m in rng.sample(list(_mutants(rng, case)), MUTANTS)]
+        yield valid + [rng.choice(list(_equals(rng, case))) for case in valid], mutants
 
 
 def check(answer: Callable[[list[Case]], list[int | str]], seed: int) -> None:

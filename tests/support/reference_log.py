@@ -47,10 +47,18 @@ def signature_of(private: int, body: bytes) -> bytes:
     return r.to_bytes(32, "big") + min(s, ref.P256_ORDER - s).to_bytes(32, "big")
 
 
-def packed(index: int, size: int, path: Sequence[bytes], signatures: Sequence[tuple[int, bytes]]) -> bytes:
-    """Return a proof's bytes."""
+def packed(index: int, size: int, path: Sequence[bytes], log: bytes, witnesses: dict[bytes, bytes]) -> bytes:
+    """Return a proof's bytes.
+
+    Args:
+        index: The entry's index.
+        size: The tree's size.
+        path: The hashes, lowest first.
+        log: The log's signature.
+        witnesses: The signatures of witnesses, by the first bytes of their keys.
+    """
     head = index.to_bytes(4, "big") + size.to_bytes(4, "big") + bytes([len(path)]) + b"".join(path)
-    return head + b"".join(bytes([key]) + signature for key, signature in signatures)
+    return head + log + b"".join(start + signature for start, signature in witnesses.items())
 
 
 def proof_of(
@@ -67,7 +75,7 @@ def proof_of(
     Args:
         origin: The log's origin.
         private: The private keys of the log and the witnesses.
-        signers: Which of them sign.
+        signers: Which of them sign; the first one in place of the log.
         topic: The experiment's topic.
         payload: The message on it.
         index: The entry's index.
@@ -77,4 +85,6 @@ def proof_of(
         hashlib.sha256(b"%d/%d/%d" % (index, size, at)).digest() for at in range(len(path_shape(index, size)))
     ]
     body = body_of(origin, size, root_of(leaf_of(topic, payload), index, size, path))
-    return packed(index, size, path, [(key, signature_of(private[key], body)) for key in signers])
+    log, *witnesses = (signature_of(private[key], body) for key in signers)
+    starts = (ref.public_key(private[key])[:4] for key in signers[1:])
+    return packed(index, size, path, log, dict(zip(starts, witnesses, strict=True)))

@@ -138,7 +138,10 @@ class TestAnnounce:
                 serving.signed()
             late.answer = None
             with Serving(home, witness, late) as serving:
-                until(lambda: serving.turn() and len(serving.retained[PROOF]) == 9 + 3 * 65, "no third line")
+                until(
+                    lambda: serving.turn() and len(serving.retained[PROOF]) == 9 + 64 + 2 * 68,
+                    "no third line",
+                )
                 assert verified(serving, witness, late, need=2) == 0
 
     def test_restart_publishes_the_same_bytes(self, home, witness):
@@ -206,7 +209,7 @@ class TestChange:
 
     def test_keeps_the_signed_question_until_the_new_one_is_signed(self, home, witness):
         with TestWitness("w2.example", 20) as late, Serving(home, witness, late) as serving:
-            until(lambda: serving.turn() and len(serving.retained[PROOF]) > 9 + 2 * 65, "no two witnesses")
+            until(lambda: serving.turn() and len(serving.retained[PROOF]) > 9 + 64 + 68, "no two witnesses")
             until(lambda: late.size == 1, "not signed")
             home.add_experiment("home", NEW)
             late.answer = 503, "not yet\n", {"Retry-After": "1"}
@@ -566,6 +569,21 @@ class TestWitnesses:
             serving.signed()
             assert serving.question == NEW
             assert serving.keeper.warnings == ()
+
+    def test_one_that_replaces_another_is_in_the_proof(self, home, witness):
+        with Serving(home, witness) as serving:
+            serving.signed()
+        gone = replace(witness.witness, url="-")
+        with TestWitness("w2.example", 20) as second:
+            for others in ((), (second.witness,)):
+                home.add_experiment("home", payload_of(experiment(name=f"e{len(others)}")))
+                serving = Serving(home)
+                serving.keeper = serving.announcer._keeper = LogKeeper(home, LOG, (gone, *others))
+                with serving:
+                    serving.turn()
+                    if others:
+                        serving.signed()
+                        assert verified(serving, second) == 0
 
     def test_lies_are_not_published(self, home, witness):
         with Serving(home, witness) as serving:

@@ -23,7 +23,7 @@ from hushmote.server.log.note import (
     parse_signatures,
     valid_signatures,
 )
-from hushmote.server.log.proof import encode_proof
+from hushmote.server.log.proof import MOST_WITNESSES, encode_proof, signers_of
 from hushmote.server.log.tree import Tree
 
 VECTORS = json.loads(Path("tests/vectors_log.json").read_text("utf-8"))
@@ -60,7 +60,7 @@ class TestProof:
                 proof = encode_proof(tree, index, cosigned(size), KEYS)
                 entry = ENTRIES[index]
                 assert ldp_log.verify(RULE, entry.key, entry.content, proof, lambda: None) == index
-                assert len(proof) == 9 + 32 * len(reference_log.path_shape(index, size)) + 3 * 65
+                assert len(proof) == 9 + 32 * len(reference_log.path_shape(index, size)) + 64 + 2 * 68
 
     def test_board_feeds_its_watchdog_before_each_signature(self):
         fed = []
@@ -72,10 +72,60 @@ class TestProof:
         whole = cosigned(9)
         some = replace(whole, signatures=(*whole.signatures[:2], *whole.signatures[4:]))
         proof = encode_proof(Tree(entry.leaf for entry in ENTRIES), 3, some, KEYS)
-        assert [proof[9 + 4 * 32 + 65 * i] for i in range(2)] == [0, 2]
+        assert signers_of(proof, KEYS) == [KEYS[0], KEYS[2]]
         assert (
             ldp_log.verify(RULE | {"need": 1}, ENTRIES[3].key, ENTRIES[3].content, proof, lambda: None) == 3
         )
+
+    def test_boards_of_different_policies_take_one_proof(self):
+        proof = encode_proof(Tree(entry.leaf for entry in ENTRIES), 3, cosigned(9), KEYS)
+        other = SecretKey("w9.example", bytes([90] * 32), bytes([91] * 32)).public(ECDSA)
+        verify = functools.partial(
+            ldp_log.verify, topic=ENTRIES[3].key, payload=ENTRIES[3].content, proof=proof
+        )
+        log, first, second = KEYS
+        for witnesses, need in (
+            ([first], 1),
+            ([second, first], 2),
+            ([second, other], 1),
+            ([other, first], 1),
+        ):
+            rule = {"origin": LOG.name, "keys": board_keys([log, *witnesses]), "need": need}
+            assert verify(rule, feed=lambda: None) == 3
+        rule = {"origin": LOG.name, "keys": board_keys([log, first, other]), "need": 2}
+        with pytest.raises(ldp_client.ExperimentRefused, match="too few witnesses"):
+            verify(rule, feed=lambda: None)
+
+    @pytest.mark.parametrize("need", [7, 12])
+    def test_board_verifies_no_more_signatures_than_it_needs(self, need):
+        many = [SecretKey(f"w{i}.example", bytes([40 + i] * 32), bytes([60 + i] * 32)) for i in range(12)]
+        own = LOG.sign_tree(1, Tree([ENTRIES[0].leaf]).root())
+        lines = (line for key in many for line in key.cosign(own.text, 1_800_000_000))
+        keys = [key.public(ECDSA) for key in (LOG, *many)]
+        checkpoint = replace(own, signatures=(*own.signatures, *lines))
+        proof = encode_proof(Tree([ENTRIES[0].leaf]), 0, checkpoint, keys)
+        rule, fed = {"origin": LOG.name, "keys": board_keys(keys), "need": need}, []
+        ldp_log.verify(rule, ENTRIES[0].key, ENTRIES[0].content, proof, lambda: fed.append(1))
+        assert (len(proof), len(fed)) == (9 + 64 + 12 * 68, 1 + need)
+        rule["keys"][1:] = [f"{n:08x}" + 120 * "0" for n in range(7)]  # none that has signed
+        with pytest.raises(ldp_client.ExperimentRefused, match="too few witnesses"):
+            ldp_log.verify(rule, ENTRIES[0].key, ENTRIES[0].content, proof, lambda: fed.append(1))
+        assert len(fed) == 1 + need + 1
+
+    @pytest.mark.parametrize(("hashes", "count"), [(22, MOST_WITNESSES), (23, 11), (32, 7)])
+    def test_has_as_many_witnesses_as_boards_have_room_for(self, hashes, count):
+        class HighTree(Tree):
+            def inclusion(self, index, size):
+                return [bytes(32)] * hashes
+
+        secrets = [SecretKey(f"w{i}.example", bytes([40 + i] * 32), bytes([60 + i] * 32)) for i in range(12)]
+        tree = HighTree([ENTRIES[0].leaf])
+        own = LOG.sign_tree(1, tree.root())
+        lines = (line for key in secrets for line in key.cosign(own.text, 1_800_000_000))
+        keys = [key.public(ECDSA) for key in (LOG, *secrets)]
+        proof = encode_proof(tree, 0, replace(own, signatures=(*own.signatures, *lines)), keys)
+        assert len(proof) <= 1_600
+        assert signers_of(proof, keys) == keys[: 1 + count]
 
     def test_refuses_a_checkpoint_of_another_log(self):
         with pytest.raises(NoteRefused, match="of another log"):

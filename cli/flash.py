@@ -26,6 +26,7 @@ from ..server.log.entry import Entry
 from ..server.log.note import PublicKey
 from ..server.log.tiles import reader
 from ..server.plain_text import visible
+from ..server.words.numbers import counted
 from .options import AsJson, print_json
 
 
@@ -175,6 +176,7 @@ def _print_verification(
 ) -> None:
     if as_json:
         more = {"matches": result.matches, "proof": result.proof, "limit": result.limit}
+        more |= {"warning": result.warning} if isinstance(result, Verification) else {}
         more |= {} if logged is None else {"log": dataclasses.asdict(logged)}
         print_json(dataclasses.asdict(result) | more)
         return
@@ -203,13 +205,13 @@ def _board_lines(result: Verification) -> list[str]:
     }
     return [
         f"{result.board}, MicroPython {result.firmware}",
-        f"same: {len(result.same)} files",
+        f"same: {counted(len(result.same), 'file')}",
         *(f"{kind}: {', '.join(paths)}" for kind, paths in lists.items() if paths),
     ]
 
 
 def _hints(result: Verification, has_main: bool) -> list[str]:
-    hints = []
+    hints = [result.warning] if result.warning else []
     if "/main.py" in result.changed and not has_main:
         hints.append("/main.py is not the example application: if the board has its own, give --main FILE")
     if result.manifest_sha256 is None and any(path.endswith(".mpy") for path in result.changed):

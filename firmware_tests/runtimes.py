@@ -9,7 +9,7 @@ unix32f   the unix port built like a board's: 32 bits, 31-bit small integers, si
 mp32      Debian's 32-bit build: double floats, TLS; needs neither a compiler nor root
 path      micropython on PATH
 wasm      the WebAssembly port in Node.js
-oldest    the same port of MicroPython 1.23, the oldest version that boards may have
+oldest    the same port of MicroPython 1.23, the oldest version that boards of an earlier release may have
 pico      MicroPython's own firmware on an emulated Raspberry Pi Pico
 board     a board over mpremote (--port)
 """

@@ -15,7 +15,8 @@ from ...server.errors import HushmoteError
 from ...server.extras import require
 
 GARBLED = "the board's answer is garbled: try another cable or USB port"
-OLDEST_FIRMWARE = (1, 23, 0)
+OLDEST_FIRMWARE = (1, 24, 0)
+OLDEST_READABLE = (1, 23, 0)  # which an earlier release could put Hushmote on
 LEDGER = "/ldp"
 
 _VERDICT = "HUSHMOTE:"
@@ -195,14 +196,25 @@ def probe(link: UsbLink, paths: Sequence[str]) -> Board:
     return Board(**values | {"version": tuple(values["version"])})
 
 
+def old_firmware_warning(version: tuple[int, ...]) -> str:
+    """Return why a version of MicroPython must be replaced and how, or ""."""
+    if version >= OLDEST_FIRMWARE:
+        return ""
+    has, oldest = (".".join(map(str, each)) for each in (version, OLDEST_FIRMWARE[:2]))
+    why = ", which CVE-2024-8948 affects" if version >= OLDEST_READABLE else ""
+    return (
+        f"the board has MicroPython {has}{why}: install {oldest} or later on it, without erasing its "
+        "files, so that it keeps its ledger"
+    )
+
+
 def check_board(board: Board, *, wifi: bool) -> None:
     """Raise FlashError if a board cannot run Hushmote, or with wifi an application that needs Wi-Fi."""
     if not board.version:
-        raise FlashError("this board runs CircuitPython or the like: install MicroPython 1.23 or later")
-    if board.version < OLDEST_FIRMWARE:
         oldest = ".".join(map(str, OLDEST_FIRMWARE[:2]))
-        has = ".".join(map(str, board.version))
-        raise FlashError(f"the board has MicroPython {has}: install {oldest} or later on it first")
+        raise FlashError(f"this board runs CircuitPython or the like: install MicroPython {oldest} or later")
+    if warning := old_firmware_warning(board.version):
+        raise FlashError(warning)
     if board.free_bytes is None:
         raise FlashError("the board has no file system: erase its flash and install MicroPython again")
     if not board.entropy:

@@ -18,9 +18,19 @@ from ...server.log.copy import LogCopy
 from ...server.log.entry import Entry
 from ...server.log.note import PublicKey, valid_signatures
 from ...server.wire import board_files
+from ...server.words.numbers import counted
 from .flash import OPTIONAL, Load, is_needed
 from .release_files import release_files
-from .usb import GARBLED, LEDGER, OLDEST_FIRMWARE, FlashError, NoAnswer, UsbLink, compile_mpy
+from .usb import (
+    GARBLED,
+    LEDGER,
+    OLDEST_READABLE,
+    FlashError,
+    NoAnswer,
+    UsbLink,
+    compile_mpy,
+    old_firmware_warning,
+)
 
 _BOARD_FOLDER = "board/"  # a board's files, in a release
 _UMQTT = "umqtt/simple"
@@ -180,7 +190,9 @@ class LoggedManifest:
 
     def __str__(self) -> str:
         if self.entry is None:
-            text = f"The log {self.origin} does not have this manifest among its {self.size:,} entries."
+            text = (
+                f"The log {self.origin} does not have this manifest among its {counted(self.size, 'entry')}."
+            )
         else:
             text = f"The log {self.origin} has this manifest as release {self.release}, entry {self.entry:,}."
         if self.others:
@@ -262,6 +274,11 @@ class Verification:
     @property
     def _is_release(self) -> bool:
         return not (self.changed or self.missing or self.unknown or self.frozen)
+
+    @property
+    def warning(self) -> str:
+        """Why the board's MicroPython must be replaced, or ""."""
+        return old_firmware_warning(tuple(map(int, self.firmware.split("."))))
 
     @property
     def proof(self) -> str:
@@ -424,8 +441,8 @@ def _read_board(link: UsbLink, modules: Iterable[str]) -> _Answer:
         has_network = bool(board.get("network"))
     except (KeyError, TypeError, ValueError, AttributeError):
         raise FlashError(GARBLED) from None
-    if release < OLDEST_FIRMWARE:
-        oldest = ".".join(map(str, OLDEST_FIRMWARE[:2]))
+    if release < OLDEST_READABLE:
+        oldest = ".".join(map(str, OLDEST_READABLE[:2]))
         raise FlashError(f"the board does not run MicroPython {oldest} or later, which Hushmote needs")
     return _Answer(name, ".".join(map(str, release)), mpy, has_network, frozen, files)
 

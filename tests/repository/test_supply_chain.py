@@ -17,6 +17,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from hushmote.fleet.provisioning.usb import old_firmware_warning
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CPYTHON_FILES = ("__init__", "disk", "manifest", "websocket_reporter")  # for CPython or a firmware build only
@@ -201,7 +203,7 @@ class TestBillOfMaterials:
             assert known == {"alg": "SHA-256", "content": hashlib.sha256(path.read_bytes()).hexdigest()}
         assert parts["MicroPython"]["purl"] == "pkg:github/micropython/micropython@v1.28.0"
         assert {p["version"] for p in sbom.board_document()["components"] if p["name"] == "MicroPython"} == {
-            "1.23.0"
+            "1.24.0"
         }
 
     @pytest.mark.slow
@@ -237,6 +239,14 @@ class TestAudit:
         for path in (ROOT / "device").rglob("*.py"):
             for flaw, call in reaches.items():
                 assert not re.search(call, path.read_text(), re.MULTILINE), f"{path}: {flaw}"
+
+    def test_flash_names_each_flaw_of_versions_that_it_refuses(self):
+        vex = json.loads((ROOT / "locks" / "hushmote.openvex.json").read_text())
+        for statement in (s for s in vex["statements"] if s["status"] == "affected"):
+            match = re.search(r"up to MicroPython ([0-9.]+):", statement["status_notes"])
+            assert match is not None
+            warning = old_firmware_warning(tuple(map(int, match[1].split("."))))
+            assert statement["vulnerability"]["name"] in warning
 
     def test_missing_data_is_not_a_pass(self):
         verdict = script("audit").verdict

@@ -183,13 +183,25 @@ class TestBoard:
             ({"version": ()}, "install MicroPython"),
             (
                 {"version": (1, 22, 2)},
-                "^the board has MicroPython 1.22.2: install 1.23 or later on it first$",
+                "^the board has MicroPython 1.22.2: install 1.24 or later on it, without erasing its files,",
+            ),
+            (
+                {"version": (1, 23, 0)},
+                "^the board has MicroPython 1.23.0, which CVE-2024-8948 affects: install 1.24 or later on "
+                "it, without erasing its files, so that it keeps its ledger$",
             ),
             ({"free_bytes": None}, "no file system"),
             ({"entropy": False}, "os.urandom"),
             ({"network": False}, "no Wi-Fi.*Pico W, not Pico.*--main"),
         ],
-        ids=["no MicroPython", "old MicroPython", "no file system", "no entropy", "no network"],
+        ids=[
+            "no MicroPython",
+            "old MicroPython",
+            "flawed MicroPython",
+            "no file system",
+            "no entropy",
+            "no network",
+        ],
     )
     def test_refuses_other_boards(self, change: dict, words: str):
         with fails(words, FlashError):
@@ -445,7 +457,7 @@ class TestFlash:
             listener.loop_stop()
             listener.disconnect()
         assert spent, text[-2000:]
-        assert "room_temp: 1 reports made, 1 left" in text
+        assert "room_temp: 1 report made, 1 left" in text
         assert board.sleeps_ms[0] > 3_500_000
         decoded = [report.decode(r) for r in received]
         assert sorted({r.number for r in decoded}) == [1, 2]

@@ -15,6 +15,7 @@ from flashing import Bench, on_board, runtimes
 from refusals import fails
 from running_aggregator import HANGS_S
 
+from hushmote.cli import flash as cli_flash
 from hushmote.fleet.provisioning import verify
 from hushmote.fleet.provisioning.flash import OPTIONAL, Load
 from hushmote.fleet.provisioning.release_files import release_files
@@ -242,6 +243,19 @@ class TestFailure:
         monkeypatch.setattr(UsbLink, "run", lambda *_args, **_more: "")
         with fails("^the board does not run MicroPython 1.23 or later", FlashError):
             verify_board("/dev/ttyACM0", manifest, Load())
+
+    def test_warns_of_flawed_micropython(self, manifest: Manifest, monkeypatch: pytest.MonkeyPatch):
+        for version, words in (
+            ([1, 23, 0], "1.23.0, which CVE-2024-8948 affects: install 1.24"),
+            ([1, 24, 0], ""),
+        ):
+            board = {"version": version, "mpy": 6, "name": "b"}
+            answer = {"files": {}, "board": board}
+            monkeypatch.setattr(UsbLink, "ask", lambda *_args, _answer=answer, **_more: _answer)
+            monkeypatch.setattr(UsbLink, "run", lambda *_args, **_more: "")
+            result = verify_board("/dev/ttyACM0", manifest, Load())
+            assert words in result.warning
+            assert (result.warning in cli_flash._hints(result, has_main=True)) == bool(words)
 
     def test_silent_port_suggests_an_image(self, manifest: Manifest):
         host, port = os.openpty()

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ..server.words.numbers import counted
 from .options import AsJson, print_json
 
 
@@ -50,4 +51,5 @@ def notify_command(
     if as_json:
         print_json(rows)
     if failed:
-        raise HushmoteError(f"{failed} of {len(receivers)} messages did not arrive: correct these lines")
+        messages = counted(len(receivers), "message")
+        raise HushmoteError(f"{failed} of {messages} did not arrive: correct these lines")

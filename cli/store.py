@@ -86,7 +86,7 @@ def store_check(url: Url, as_json: AsJson = False) -> None:
         for line in soundness.notes:
             show.out.print(line)
         if not soundness.violations:
-            reports = f"{soundness.reports:,} reports of {soundness.devices:,} devices"
+            reports = f"{counted(soundness.reports)} of {counted(soundness.devices, 'device')}"
             _say(f"{where} is sound: {reports}, each counted once")
     if soundness.violations:
         raise typer.Exit(1)
@@ -207,7 +207,7 @@ def store_erase(
 
 
 def _describe_erasure(erasure: Erasure) -> str:
-    subject = f"of fleet {erasure.fleet}, {erasure.reports:,} reports"
+    subject = f"of fleet {erasure.fleet}, {counted(erasure.reports)}"
     if erasure.device is not None:
         repeats = "They cannot be counted again because their numbers are sealed with the master key."
         if not erasure.sealed:
@@ -216,7 +216,7 @@ def _describe_erasure(erasure: Erasure) -> str:
         return f"device {erasure.device} {subject}. {counts} {repeats}"
     what = "all" if erasure.experiment is None else f"experiment {erasure.experiment}"
     warning = "Do not add the same file again, or its old reports would be counted again."
-    return f"{what} {subject} of {erasure.devices:,} devices, with all counts. {warning}"
+    return f"{what} {subject} of {counted(erasure.devices, 'device')}, with all counts. {warning}"
 
 
 def _remaining_copies(erasure: Erasure, sqlite: bool) -> str:

@@ -108,13 +108,14 @@ def print_results(client, reporter, kept):
     status = client.status()
     for name, line in status["experiments"].items():
         if line["state"] == "reporting":
-            text = "%d reports made, %d left" % (line["reports"], line["left"])
+            text = "%d report%s made, %d left" % (line["reports"], "s" * (line["reports"] != 1), line["left"])
             if line["group"]:
                 text += "; its %s is sent unprotected" % line["group"]
             if line["leaf"] is not None:
                 text += "; entry %d of the log" % line["leaf"]
         elif line["state"] == "spent":
-            text = "silent: its budget is spent, after %d reports" % line["reports"]
+            text = "silent: its budget is spent, after %d report%s"
+            text %= (line["reports"], "s" * (line["reports"] != 1))
         elif line["reason"] or name in reporter.refused:
             text = "refused: %s" % (line["reason"] or reporter.refused[name])
             if name + "/proof" in reporter.refused:

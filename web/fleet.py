@@ -274,14 +274,13 @@ class FleetView:
         self._health_mark.text = _HEALTH[state]
         self._health_mark.classes(state, remove=" ".join(_HEALTH.keys() - {state}))
         set_age(self._counting_age, "Counting last worked {}.", store_overview.counting_at)
-        self._health_text.text = (
-            f"{number(store_overview.reports)} reports so far. {' '.join(filter(None, lines))}"
-        )
+        reports = counted(store_overview.reports, "report", self._reader)
+        self._health_text.text = f"{reports} so far. {' '.join(filter(None, lines))}"
 
 
 def _attention(problems: int, total: int, number: Callable[[int], str]) -> str:
-    need = "needs" if problems == 1 else "need"
-    return f"{number(problems)} of {number(total)} experiments {need} attention." if problems else ""
+    need, noun = "needs" if problems == 1 else "need", "experiment" if total == 1 else "experiments"
+    return f"{number(problems)} of {number(total)} {noun} {need} attention." if problems else ""
 
 
 def _chosen(store_overview: StoreOverview, fleet: str | None) -> StoreOverview:

@@ -93,7 +93,7 @@ class Tile:
         # The current day is incomplete, so it has no rate.
         ended = completed_windows(answer.windows, now)
         a_day = round(reports_a_day(answer.windows, answer.reports, now)) if ended else 0
-        self._a_day.text = f"{self._number(a_day)} reports a day" if a_day else ""
+        self._a_day.text = f"{counted(a_day, 'report', self._reader)} a day" if a_day else ""
 
     def _show_headline(self, parts: Headline | None) -> None:
         self._answer.set_visibility(parts is not None)

@@ -31,6 +31,7 @@ from ...server.experiments.payload import AUTO
 from ...server.plain import plain
 from ...server.typed_numbers import plain_whole_number
 from ...server.words.epsilon import ALL_REPORTS, belief, with_exception
+from ...server.words.numbers import counted
 from ..options import AsJson, print_json
 from . import answers
 
@@ -82,7 +83,7 @@ def compare(
     )
     if reports is not None:
         rows = budget.for_reports(total, delta, reports)
-        answer, subject = answers.largest_epsilon(rows, reports, total), f"{reports:,} reports of a device"
+        answer, subject = answers.largest_epsilon(rows, reports, total), f"{counted(reports)} of a device"
         shuffled = shuffle_arguments and shuffled_for_reports(*shuffle_arguments, reports)
     else:
         assert epsilon is not None
@@ -143,7 +144,7 @@ def _shuffle_setting(
 
 def _cap(row: TheoremRow) -> str:
     if row.rule == "count":
-        return f"{row.cap:,} reports"
+        return counted(row.cap)
     quantity, unit = ("Σε", 1e6) if row.rule == "sum" else ("Σε²", 1e12)
     return f"{quantity} <= {row.cap / unit:.6g}" if row.cap else ""
 

@@ -41,7 +41,7 @@ def _describe_choice(choice: RiskEpsilons) -> str:
     best = certain if _allowed(certain) * MICRO >= LEAST else likely
     if _allowed(best) * MICRO < LEAST:
         hint = "Allow a higher risk, or fewer reports."
-        return f"No ε keeps this risk in {reports:,} reports: it would be below 0.001. {hint}\n{risk}"
+        return f"No ε keeps this risk in {counted(reports)}: it would be below 0.001. {hint}\n{risk}"
     per_report = _allowed(best)
     advice = f"Use ε = {rounded_down(per_report)} per report: {counted(reports)} from a device keep the risk"
     advice += (
@@ -118,7 +118,7 @@ def _print_budgets(choice: RiskEpsilons) -> None:
     budgets = [(row, p) for row, p in pairs if row.fails is not None]
     exact = any(p is not None for _, p in budgets)
     headings = ("theorem", "total", "δ", "ε of each", "passes the risk", *(("exactly",) if exact else ()))
-    table = show.table(f"{choice.reports:,} reports of a device within the same risk", headings)
+    table = show.table(f"{counted(choice.reports)} of a device within the same risk", headings)
     for row, p in budgets:
         cells = [
             TITLES.get(row.theorem, row.theorem),
@@ -153,7 +153,7 @@ def print_view(view: EpsilonBeliefs) -> None:
         return
     show.out.print()
     headings = ("theorem", "loss", "belief at most", "in words", "chance of exceeding it")
-    table = show.table(f"after {view.reports:,} such reports: the belief in {first.name}", headings)
+    table = show.table(f"after {counted(view.reports, 'such report')}: the belief in {first.name}", headings)
     for row, p in zip(view.rows, view.posteriors, strict=True):
         more = "never" if not row.fails else f"<= {row.fails:g}"
         table.add_row(
@@ -174,7 +174,7 @@ def print_histogram(view: HistogramView) -> None:
     """Print the beliefs of someone who sees only the histogram."""
     show.out.print()
     origin = f"{view.own:,} of them one device's" if view.own > 1 else "one of them the device's"
-    show.out.print(f"someone who sees only a histogram of {view.reports:,} reports, {origin}", style="bold")
+    show.out.print(f"someone who sees only a histogram of {counted(view.reports)}, {origin}", style="bold")
     certain = "always" if not view.delta else f"except with probability {view.delta:g}"
     table = show.table("", ("value", "before", "at most", "in words"))
     for name, before, after in view.beliefs:

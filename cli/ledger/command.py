@@ -18,6 +18,7 @@ from ...server.epsilon import MICRO
 from ...server.errors import UsageError
 from ...server.plain import plain
 from ...server.store.store import Store
+from ...server.words.numbers import counted
 from ..options import DEFAULT_STORE, AsJson, FleetName, PolicyFile, StoreUrl, choose_fleet, print_json
 from ..output import PICTURES, Pictures, check_paths
 
@@ -97,7 +98,7 @@ def _json(ledger: FleetLedger, lines: list[Remaining], today: datetime.date) -> 
 
 def _show(ledger: FleetLedger, lines: list[Remaining]) -> None:
     boards = sum(ledger.profiles.values())
-    table = show.table(f"fleet {ledger.fleet}: {boards:,} devices", _HEADINGS)
+    table = show.table(f"fleet {ledger.fleet}: {counted(boards, 'device')}", _HEADINGS)
     for line in lines:
         e = line.budget.experiment
         table.add_row(e.name, f"{e.epsilon / 1e6:g}", words.count(line.holds), *words.cells(line))
@@ -148,7 +149,7 @@ def _board(status: BoardStatus, board_policy: Policy | None, per_day: float | No
             "" if line.epsilon is None else f"{line.epsilon / MICRO:g}",
             f"{line.made:,}",
             "" if line.left is None else f"{line.left:,}",
-            *(("" if days_left is None else f"{days_left:,.0f} days",) if per_day else ()),
+            *(("" if days_left is None else counted(round(days_left), "day"),) if per_day else ()),
         )
     show.out.print(table)
     for sentence in _describe_spending(status, lifetime_use):

@@ -22,6 +22,7 @@ from ...server.log.entry import Entry
 from ...server.log.note import PublicKey
 from ...server.log.tiles import reader
 from ...server.plain_text import visible
+from ...server.words.numbers import counted
 from ..experiment.review import Review, print_review, review_announced, sentences
 from ..options import print_json
 from .run import LogRefused, describe, parse_key
@@ -118,13 +119,13 @@ def _check_continues(source: str, copy: LogCopy, state: State) -> None:
     size = copy.checkpoint.size
     if size < state.size:
         raise LogRefused(
-            f"ALARM: {source} had {state.size:,} entries at the last run and has {size:,} now: a log must "
-            "never become shorter; ask its owner, and tell others"
+            f"ALARM: {source} had {counted(state.size, 'entry')} at the last run and has {size:,} now: a "
+            "log must never become shorter; ask its owner, and tell others"
         )
     if state.size and base64.b64encode(copy.tree.root(state.size)).decode() != state.root:
         raise LogRefused(
-            f"ALARM: the first {state.size:,} entries of {source} are others than at the last run: its owner "
-            "shows different histories; keep both, and tell others"
+            f"ALARM: the entries of {source} up to {state.size - 1:,} are others than at the last run: its "
+            "owner shows different histories; keep both, and tell others"
         )
 
 

@@ -18,6 +18,7 @@ from ...server.answers import tables as show
 from ...server.errors import UsageError, refusing
 from ...server.wire.topics import check_device
 from ...server.words import numbers
+from ...server.words.numbers import counted
 from ..options import DEFAULT_STORE, AsJson, Folder, FolderFleet, StoreUrl, choose_fleet, print_json
 from .options import fleet_name, open_folder, print_next
 
@@ -218,7 +219,7 @@ def _format_end(until: str | None) -> str:
     date = until[:10]
     if remaining < datetime.timedelta(0):
         return f"{date}, expired"
-    return f"{date}, in {remaining.days} days" if remaining.days < 90 else date
+    return f"{date}, in {counted(remaining.days, 'day')}" if remaining.days < 90 else date
 
 
 def _certificates(folder: FleetFolder) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from ...fleet.provisioning.master_key import load_keys
 from ...server.answers import tables as show
 from ...server.errors import UsageError
 from ...server.wire.topics import check_device
+from ...server.words.numbers import counted
 from ..options import AsJson, Folder, print_json
 from .options import open_folder, print_done, print_next
 
@@ -94,7 +95,7 @@ def _renew(opened: FleetFolder, devices: Sequence[str], as_json: bool) -> None:
     for path, settings in new_settings:
         show.out.print(provision.describe(settings, path))
     show.out.print(
-        f"{len(new_settings)} devices have new settings; run `hushmote flash` for each, which "
+        f"new settings for {counted(len(new_settings), 'device')}; run `hushmote flash` for each, which "
         "keeps its ledger"
     )
     if opened.fleet.broker == NATS:

@@ -77,7 +77,7 @@ def fill_store(options: SimulateOptions, url: str) -> None:
         print_json({"seed": options.seed} | filled.to_dict())
         return
     e = course.experiment
-    show.out.print(f"{e.name}: {filled.reports:,} simulated reports are in fleet {course.fleet}, as if")
+    show.out.print(f"{e.name}: fleet {course.fleet} has {counted(filled.reports, 'simulated report')}, as if")
     first, last = course.dates[0], course.dates[-1]
     show.out.print(f"{counted(course.devices, 'device')} had reported from {first} to {last} (UTC).")
     for line in lines:

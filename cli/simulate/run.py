@@ -14,6 +14,7 @@ from ...server.errors import UsageError
 from ...server.estimate.statistic import EstimateError
 from ...server.experiments.answerable import require
 from ...server.plain_text import CsvDialect
+from ...server.words.numbers import counted
 from ...simulator.convergence import PictureContent
 from ...simulator.faithful import parse_faults
 from ...simulator.population import PopulationError
@@ -237,7 +238,7 @@ def _write(
     else:
         e = estimate.experiment
         name = f"{e.name}, {estimate.unit}" if estimate.unit else e.name
-        title = f"{name}: {estimate.devices:,} simulated devices with {estimate.population}"
+        title = f"{name}: {counted(estimate.devices, 'simulated device')} with {estimate.population}"
         level = f"{estimate.confidence * 100:g}% intervals"
-        subtitle = f"{title}; {estimate.reports:,} reports of ε = {e.epsilon / 1e6:g}; {level}"
+        subtitle = f"{title}; {counted(estimate.reports)} of ε = {e.epsilon / 1e6:g}; {level}"
         answers[0].plot(path, estimate.purpose, subtitle)

@@ -37,10 +37,8 @@ def heading(estimate: SimulatedEstimate) -> None:
         if estimate.unit and ":" in estimate.population and not estimate.population.startswith("file:")
         else ""
     )
-    description = (
-        f"{counted(estimate.reports)} from {estimate.devices:,} devices with {estimate.population}{unit}"
-    )
-    show.out.print(f"{e.name}: {description}")
+    source = f"{counted(estimate.devices, 'device')} with {estimate.population}{unit}"
+    show.out.print(f"{e.name}: {counted(estimate.reports)} from {source}")
     if reporting is not None:
         show.out.print(_describe_reporting(estimate, reporting))
     for note in estimate.rows.notes if estimate.rows else ():
@@ -86,7 +84,8 @@ def _describe_reporting(estimate: SimulatedEstimate, reporting: Reporting) -> st
     part = "each" if e.every == 1 else f"one in {e.every}"
     thinning = f", of which {part} makes a report{exceptions}" if e.every > 1 or exceptions else ""
     spent = f"; {reporting.spent:,} used up their budget" if reporting.spent else ""
-    return f"{reporting.reporting_devices:,} devices reported, with {times} to report(){thinning}{spent}"
+    subject = counted(reporting.reporting_devices, "device")
+    return f"{subject} reported, with {times} to report(){thinning}{spent}"
 
 
 def describe_every(experiment: Experiment) -> str:
@@ -104,7 +103,7 @@ def _describe_exceptions(experiment: Experiment) -> str:
 
 def groups_table(estimate: SimulatedEstimate) -> None:
     """Print one statistic of each value of the open group, and how many devices have it."""
-    rows = [(f"{g.name} ({g.devices:,} devices)", g.reports, g.row) for g in estimate.groups]
+    rows = [(f"{g.name} ({counted(g.devices, 'device')})", g.reports, g.row) for g in estimate.groups]
     statistics = [g.statistic for g in estimate.groups if g.row is not None]
     if statistics:
         truth_table(estimate.experiment.group, statistics[0], estimate.experiment, estimate.unit, rows)
@@ -212,7 +211,7 @@ def _exact(estimate: SimulatedEstimate, answers: Answers) -> str:
     parts, about = list[str](), answer_in_focus(answers)
     covered, interval_count = coverage(answers)
     if interval_count:
-        hold = f"{covered} of {interval_count} intervals contain the truth"
+        hold = f"{covered} of {counted(interval_count, 'interval')} contain the truth"
         parts.append(f"{hold} (95% of them should, in the long run).")
     if width := half_width(about):
         parts.append(_narrower(estimate, about, width))
@@ -241,7 +240,8 @@ def attack(outcome: AttackOutcome) -> None:
     show.out.print()
     show.out.print(table)
     show.out.print(
-        f"{outcome.fake_devices:,} fake devices sent {outcome.forged:,} of {outcome.reports:,} reports"
+        f"{counted(outcome.fake_devices, 'fake device')} sent {outcome.forged:,} of "
+        f"{counted(outcome.reports)}"
         f" ({outcome.share * 100:.2f}%)"
     )
     if outcome.uncapped != outcome.theory:

@@ -139,7 +139,7 @@ def put_door(folder: FleetFolder, now: datetime.datetime) -> Rotation:
     door = folder.put_door(folder.signer(), now)
     folder.put_fleet(folder.fleet)  # the access list may be older than doors
     folder.withdraw(old, now)
-    revoked = (f"{len(old)} older certificates of the door are revoked",) if old else ()
+    revoked = (_revoked(len(old), "the door"),) if old else ()
     pem = folder.path / DOOR
     return Rotation(
         (f"{door.name}: certificate until {door.until:%Y-%m-%d} in {pem}", *revoked),
@@ -170,7 +170,7 @@ def finish_aggregator(folder: FleetFolder, now: datetime.datetime) -> Rotation:
     newest = {c.name: c for c in valid}
     old = [c for c in valid if newest[c.name] is not c]
     folder.withdraw(old, now)
-    summary = f"{len(old)} older certificates of aggregators are revoked"
+    summary = _revoked(len(old), "aggregators")
     return Rotation((summary,), (reload_broker(folder.fleet),))
 
 
@@ -236,14 +236,15 @@ def finish_ca(folder: FleetFolder, now: datetime.datetime, *, cut_off: bool) -> 
         raise FolderError("no rotation of the ca is in progress: start one without --finish")
     boards = left_behind(folder, new.name, now)
     if boards and not cut_off:
+        know = f"{counted(len(boards), 'device')} {'knows' if len(boards) == 1 else 'know'}"
         raise FolderError(
-            f"{len(boards)} devices know only the old ca, such as {boards[0]}: rotate and flash them first, "
-            "or disconnect them with --cut-off"
+            f"{know} only the old ca, such as {boards[0]}: rotate and flash them first, or disconnect "
+            "them with --cut-off"
         )
     with refusing(FolderError, f"remove {folder.path / OLD_AUTHORITY}"):
         (folder.path / OLD_AUTHORITY).unlink(missing_ok=True)
     _sign_again(folder, now)
-    cut = (f"{len(boards)} devices cannot connect until they are flashed",) if boards else ()
+    cut = (f"{counted(len(boards), 'device')} cannot connect until flashed again",) if boards else ()
     return Rotation(
         (f"authority: only {new.name} is trusted; {old} is deleted", *cut),
         (reload_broker(folder.fleet), SERVE_AGAIN),
@@ -442,3 +443,7 @@ def _upgraded_keys(key_file: Path | None, signing_file: Path | None) -> keys.Fle
             f"{signing_file} and {key_file} contain different signing keys: keep the right one"
         )
     return fleet_keys
+
+
+def _revoked(count: int, of: str) -> str:
+    return f"{counted(count, 'older certificate')} of {of} {'is' if count == 1 else 'are'} revoked"

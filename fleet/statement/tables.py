@@ -15,7 +15,7 @@ from ...server.words.answers import capitalize
 from ...server.words.epsilon import ALL_SEEN, belief, rounded_up
 from ...server.words.experiment import budget, describe_group, mechanism, unprotected
 from ...server.words.label import Phrase
-from ...server.words.numbers import chance
+from ...server.words.numbers import chance, counted
 from .fleet_facts import FleetFacts, FleetQuestion
 from .product_values import evidence_values, fleet_values, transport_values, volume_values
 from .versions_in_use import FIRMWARE
@@ -291,7 +291,7 @@ def _numbers(facts: FleetFacts) -> Iterator[tuple[str, float | str | None, str]]
         yield f"{q.name}: devices that reported", q.devices, "store: report numbers"
         yield f"{q.name}: reports of windows that were erased", q.erased, f"{at}, erased, all versions"
         if q.epsilons is not None:
-            how = f"computed from {q.epsilons.reports:,} reports, at most {q.epsilons.own:,} from one device"
+            how = f"computed from {counted(q.epsilons.reports)}, at most {q.epsilons.own:,} from one device"
             yield (
                 f"{q.name}: ε of the counts of all ended windows that are kept",
                 q.epsilons.histogram,

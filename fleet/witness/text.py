@@ -62,7 +62,8 @@ def _questions(state: State) -> list[str]:
         lines.append(f"{shorten(f'{fleet} / {name}', 34):34} {record.versions:8}  {day}{note}")
     more = len(order) - _MOST_QUESTIONS
     if more > 0:
-        lines.append(f"and {more} more, in {len({fleet for fleet, _ in state.records})} fleets")
+        fleets = len({fleet for fleet, _ in state.records})
+        lines.append(f"and {more} more, in {fleets} fleet{'s' * (fleets > 1)}")
     return lines
 
 

@@ -379,9 +379,7 @@ class FleetEstimate(Tables):
         return self._post[method]
 
     def _title(self) -> str:
-        title = f"{self.experiment.name}: {self.reports:,} reports" + (
-            f", {self.which}" if self.which else ""
-        )
+        title = f"{self.experiment.name}: {counted(self.reports)}" + (f", {self.which}" if self.which else "")
         title = f"{title}\n{self.left_out}".strip()
         return title if self.answers & OF_VALUES else f"{title}\n{answers_only(self.experiment)}"
 

@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 
 from ..arrays import Floats
 from ..plain_text import shorten
-from ..words.numbers import READING_STEPS, decimals
+from ..words.numbers import READING_STEPS, counted, decimals
 from ..words.scope import picture_title
 from . import figure as pictures
 from .figure import COLOURS, LINE_ROWS, QUIET, number_axis
@@ -185,7 +185,7 @@ def _subtitle(panel: _Panel, is_alone: bool) -> str:
     if _draw_function(answer) is _draw_heat_map:
         half = float(np.median([100 * row.half_width for row in answer.rows]))
         about += f"a cell ±{half:.2g} points; "
-    return f"{about}{answer.reports:,} private reports, {panel.interval_name}s"
+    return f"{about}{counted(answer.reports, 'private report')}, {panel.interval_name}s"
 
 
 def _have_edges(answer: AnswerRows) -> bool:

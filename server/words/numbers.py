@@ -68,8 +68,9 @@ ENGLISH: Numbers = _English()
 
 
 def counted(count: int, noun: str = "report", write: Numbers = ENGLISH) -> str:
-    """Return a count with its noun: "1 report", "2,000 reports"."""
-    return f"{write.number(count, 0)} {noun}{'' if count == 1 else 's'}"
+    """Return a count with its noun: "1 report", "2,000 reports", "2 entries"."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
+    return f"{write.number(count, 0)} {noun if count == 1 else plural}"
 
 
 def format_expected_count(count: float) -> str:

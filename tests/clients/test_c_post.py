@@ -338,7 +338,7 @@ class TestReports:
                     for _ in range(killed_after):
                         assert process.stdout.readline()
             output = post("run", "0")
-            (report_count,) = map(int, re.findall(r"^temp: (\d+) reports made", output, re.MULTILINE))
+            (report_count,) = map(int, re.findall(r"^temp: (\d+) reports? made", output, re.MULTILINE))
             assert 12 <= report_count <= 20
             until(lambda: count_reports(store) >= report_count, "all reports")
             assert count_reports(store) == report_count

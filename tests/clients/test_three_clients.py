@@ -95,7 +95,7 @@ def start_c(post: Path, port: int) -> Callable[[Path], subprocess.Popen[bytes]]:
             for word in ("provision", "yes"):
                 subprocess.run([post, folder, word], check=True, capture_output=True)
         status = subprocess.run([post, folder, "status"], check=True, capture_output=True, text=True).stdout
-        report_count = int(re.findall(r"^c: (\d+) reports made", status, re.MULTILINE)[0])
+        report_count = int(re.findall(r"^c: (\d+) reports? made", status, re.MULTILINE)[0])
         (folder / "readings").write_text(
             "".join(f"c {READINGS[n % 10]}\n" for n in range(report_count + 1, TARGET + 1))
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import boards
 import pytest
 from enumeration import memory
 from experiments import experiment_json
@@ -243,6 +244,26 @@ class TestBoardHealth:
         assert isinstance(experiment.bucket(main.board_health()), int)
         del main._last["rssi"]
         assert experiment.bucket(main.board_health()) is None
+
+
+class TestPrintedResults:
+    def test_count_one_report_in_the_singular(self, capsys: pytest.CaptureFixture[str]):
+        board = boards.client("d", boards.experiment())
+        reporter = SimpleNamespace(error=None, fault=None, mistyped={}, failures=(0,), sent=0, refused={})
+        lines = []
+        for _ in range(3):
+            memory_module.print_results(board, reporter, SimpleNamespace(fault=None))
+            lines.append(capsys.readouterr().out.splitlines()[0])
+            board.report("temp", 20.0)
+        assert [line.removeprefix("hushmote: temp: ") for line in lines] == [
+            "0 reports made, 4 left",
+            "1 report made, 3 left",
+            "2 reports made, 2 left",
+        ]
+        board = boards.client("d", boards.experiment(budget={"rule": "count", "cap": 1}))
+        board.report("temp", 20.0)
+        memory_module.print_results(board, reporter, SimpleNamespace(fault=None))
+        assert "silent: its budget is spent, after 1 report\n" in capsys.readouterr().out
 
 
 class TestEsp32:

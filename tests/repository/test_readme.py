@@ -24,9 +24,9 @@ hushmote board | tee board.txt
 ```sh
 hushmote flash board/port desk.settings.json --yes
 ```
-<!-- setup: until grep -qE 'reports made|no such experiment' board.txt; do sleep 0.2; done -->
+<!-- setup: until grep -qE 'reports? made|no such experiment' board.txt; do sleep 0.2; done -->
 ```sh
-grep 'room_temp: [0-9]* reports made' board.txt
+grep -E 'room_temp: [0-9]* reports? made' board.txt
 ```
 """
 

@@ -158,7 +158,7 @@ def head(selected: Selected, now: datetime.datetime, reader: Numbers) -> str:
     today_count, total = _reports_today(selected, now), f"{counted(selected.reports, write=reader)} in all"
     zone = f" ({selected.calendar.day})" if selected.calendar.is_local else ""
     reports = (
-        total if today_count is None else f"{reader.number(today_count, 0)} reports today{zone}, {total}"
+        total if today_count is None else f"{counted(today_count, 'report', reader)} today{zone}, {total}"
     )
     today = now.astimezone(datetime.UTC).date()
     name = f"{visible(selection.experiment)} of fleet {visible(selection.fleet)}"

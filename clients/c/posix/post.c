@@ -444,7 +444,8 @@ static int print_status(void) {
         int refused;
         (void)hushmote_line(&client, policy_names[i], &line);
         refused = topics[i].refused ? topics[i].refused : line.refused;
-        printf("%s: %u reports made, %u left", policy_names[i], (unsigned)line.reports, (unsigned)line.left);
+        printf("%s: %u report%s made, %u left", policy_names[i], (unsigned)line.reports, line.reports == 1 ? "" : "s",
+               (unsigned)line.left);
         if (line.group != NULL)
             printf("; its %s is sent unprotected", line.group->name);
         if (policy.log != NULL && line.enrolled)

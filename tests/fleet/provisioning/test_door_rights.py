@@ -66,7 +66,7 @@ def test_new_certificate_replaces_old_except_during_ca_rotation(
     with running(folder) as broker:
         assert lets_in(folder, first)
         changed = rotation.put_door(folder, now_utc())
-        assert "1 older certificates of the door are revoked" in changed.done
+        assert "1 older certificate of the door is revoked" in changed.done
         broker.reload()
         assert not lets_in(folder, first)
         assert lets_in(folder, folder.path / DOOR)

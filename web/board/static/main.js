@@ -109,7 +109,7 @@ function showState() {
   const all = line.reports + line.left;
   $('meter').setAttribute('aria-valuemax', all);
   $('meter').setAttribute('aria-valuenow', line.left);
-  $('meter').setAttribute('aria-valuetext', `${number(line.left)} of ${number(all)} reports left`);
+  $('meter').setAttribute('aria-valuetext', `${number(line.left)} of ${reports(all)} left`);
   $('meter-left').style.width = `${all ? (100 * line.left) / all : 0}%`;
   $('left').textContent = state.locked ? lockedMessage(state.locked)
     : line.left ? `${number(line.left)} of ${reports(all)} ${line.left === 1 ? 'is' : 'are'} left.`

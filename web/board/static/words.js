@@ -102,10 +102,10 @@ export function groupName(exp, values) {
 export function facts(exp, unit = '') {
   const kind = {
     number: `Readings from ${number(exp.low / 1000)} to ${number(exp.high / 1000)}${unit && ` ${unit}`} are sorted into ${number(exp.domain)} bins${exp.edges?.length ? ' on a logarithmic scale' : ''}.`,
-    choice: `A reading is one of ${number(exp.labels.length)} labels, or “other”.`,
+    choice: exp.labels.length === 1 ? 'A reading is the only label, or “other”.' : `A reading is one of ${number(exp.labels.length)} labels, or “other”.`,
     bool: 'A reading is yes or no.',
   }[exp.type];
-  const cap = { sum: `ε ${nats(exp.cap)}`, squares: `a sum of ε² of ${number(exp.cap / 1e12)}`, count: `${number(exp.cap)} reports`, unlimited: 'no limit' }[exp.rule];
+  const cap = { sum: `ε ${nats(exp.cap)}`, squares: `a sum of ε² of ${number(exp.cap / 1e12)}`, count: reports(exp.cap), unlimited: 'no limit' }[exp.rule];
   const every = exp.every > 1 ? ` It reports 1 reading in ${number(exp.every)}, drawn at random.` : '';
   return `${kind} A report costs ε ${nats(exp.epsilon)}. The board’s budget for this experiment is ${cap}.${every}`;
 }

@@ -427,8 +427,8 @@ void Hushmote::log_policy_() {
   }
   const auto *log = this->config_.policy->log;
   if (log != nullptr)
-    ESP_LOGI(TAG, "Each question is asked of every device alike, checked by %u of %u witnesses of the log %s", log->need,
-             log->key_count - 1u, log->origin);
+    ESP_LOGI(TAG, "Each question is asked of every device alike, checked by %u of %u witness%s of the log %s", log->need,
+             log->key_count - 1u, log->key_count == 2 ? "" : "es", log->origin);
 }
 
 void Hushmote::dump_config() {

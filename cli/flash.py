@@ -176,11 +176,14 @@ def _print_verification(
 ) -> None:
     if as_json:
         more = {"matches": result.matches, "proof": result.proof, "limit": result.limit}
-        more |= {"warning": result.warning} if isinstance(result, Verification) else {}
+        if isinstance(result, Verification):
+            more |= {"warning": result.warning}
+        else:
+            more |= {"not_compared": result.not_compared}
         more |= {} if logged is None else {"log": dataclasses.asdict(logged)}
         print_json(dataclasses.asdict(result) | more)
         return
-    lines = [f"SHA-256: {result.sha256}"] if isinstance(result, ImageVerification) else _board_lines(result)
+    lines = _image_lines(result) if isinstance(result, ImageVerification) else _board_lines(result)
     if result.manifest_sha256 is not None:
         lines.append(f"SHA-256 of the manifest: {result.manifest_sha256}")
     if isinstance(result, Verification):
@@ -189,6 +192,15 @@ def _print_verification(
         lines.append(str(logged))
     for line in (*lines, result.proof, result.limit):
         show.out.print(visible(line), soft_wrap=True, markup=False, highlight=False)
+
+
+def _image_lines(result: ImageVerification) -> list[str]:
+    *others, last = result.not_compared
+    return [
+        f"SHA-256: {result.sha256}",
+        f"not compared: {', '.join(others)} and {last}, which a board keeps beside its image; it answers the "
+        "experiments that it keeps, even if no log has them",
+    ]
 
 
 def _board_lines(result: Verification) -> list[str]:

@@ -15,6 +15,7 @@ import numpy as np
 from ..planning.tables import CsvTable
 from ..server.arrays import Counts
 from ..server.errors import HushmoteError
+from ..server.words.numbers import counted
 
 FLIGHTS = Path(__file__).with_name("flights_2013.csv")
 _MAX_DAYS = 1 << 20
@@ -140,7 +141,7 @@ def read_daily(
     first, total = min(dates), sum(dates.values())
     days = (max(dates) - first).days + 1
     if days < 2 or days > _MAX_DAYS:
-        raise DailyError(f"{path} spans {days} days; from 2 to {_MAX_DAYS} can be used")
+        raise DailyError(f"{path} spans {counted(days, 'day')}; from 2 to {_MAX_DAYS} can be used")
     if not 2 <= total <= _MAX_RECORDS:
         raise DailyError(f"{path} counts {total} records; from 2 to 2**40 can be used")
     filled = np.zeros(days, np.int64)

@@ -114,6 +114,7 @@ def _belief(probability: float) -> str:
 
 
 def _print_budgets(choice: RiskEpsilons) -> None:
+    assert choice.reports is not None  # without it, there are no budgets
     pairs = list(zip(choice.rows, choice.passes, strict=True))
     budgets = [(row, p) for row, p in pairs if row.fails is not None]
     exact = any(p is not None for _, p in budgets)

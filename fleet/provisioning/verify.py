@@ -197,7 +197,9 @@ class LoggedManifest:
             text = f"The log {self.origin} has this manifest as release {self.release}, entry {self.entry:,}."
         if self.others:
             numbers = ", ".join(f"{number:,}" for number in self.others)
-            text += f" It has other manifests of this release, which others may have: entries {numbers}."
+            manifests = counted(len(self.others), "other manifest")
+            entries = "entry" if len(self.others) == 1 else "entries"
+            text += f" It has {manifests} of this release, which others may have: {entries} {numbers}."
         if self.signed_by:
             text += f" Signed by {', '.join(self.signed_by)}."
         if self.not_signed_by:
@@ -484,6 +486,11 @@ class ImageVerification:
         return (
             f"The image is {'not in the manifest' if self.name is None else f'{self.name} of the manifest'}."
         )
+
+    @property
+    def not_compared(self) -> tuple[str, ...]:
+        """What a board keeps beside its image."""
+        return tuple(sorted(_KINDS.values()))
 
     @property
     def limit(self) -> str:

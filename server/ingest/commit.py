@@ -240,10 +240,10 @@ class Retention:
         version, oldest, reports = expiry
         name = f"{version.experiment.name} of fleet {version.fleet}"
         log.info(
-            "%s: the window %s (%s reports) reached its retention time and was erased",
+            "%s: the window %s (%s) reached its retention time and was erased",
             name,
             oldest,
-            f"{reports:,}",
+            f"{reports:,} report{'s' * (reports != 1)}",
         )
 
 

@@ -52,7 +52,8 @@ def known_chances(chances: Sequence[float], reports: Sequence[int]) -> Iterator[
         return
     never = sum(n for n, chance in zip(reports, chances, strict=True) if not chance)
     if never:
-        yield Check("levels", None, float(never), 0.0, f"{never:,} reports from levels that are never drawn")
+        words = f"{never:,} report{'s' * (never != 1)} from levels that are never drawn"
+        yield Check("levels", None, float(never), 0.0, words)
         return
     total = sum(reports)
     strata = sorted((chance, n) for n, chance in zip(reports, chances, strict=True) if chance)

@@ -195,9 +195,10 @@ def _log_rejects(last: Counters, now: Counters, seconds: float) -> None:
 def _log_counters(start: str, counters: Counters) -> None:
     rejected = Counter(counters.rejected)
     log.info(
-        "%s%d reports accepted; rejected: %s",
+        "%s%d %s accepted; rejected: %s",
         start,
         counters.accepted,
+        "report" if counters.accepted == 1 else "reports",
         _words(rejected) or "none",
         extra={"fields": {"accepted": counters.accepted, "rejected": dict(rejected)}},
     )

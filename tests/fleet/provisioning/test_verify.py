@@ -384,9 +384,15 @@ class TestCommand:
         (tmp_path / "app.bin").write_bytes(b"app")
         (tmp_path / "SHA256SUMS").write_text(sums({"build/app.bin": b"app"}))
         command = ("flash", "--verify", "--manifest", "SHA256SUMS", "--image")
-        assert "The image is build/app.bin of the manifest.\n" in hushmote(*command, "app.bin", cwd=tmp_path)
+        output = hushmote(*command, "app.bin", cwd=tmp_path)
+        assert "The image is build/app.bin of the manifest.\n" in output
+        assert (
+            "\nnot compared: kept experiments, ledger and settings, which a board keeps beside its" in output
+        )
         status, output = different(*command, "SHA256SUMS", "--json", cwd=tmp_path)
-        assert (status, json.loads(output)["name"]) == (1, None)
+        answer = json.loads(output)
+        assert (status, answer["name"]) == (1, None)
+        assert answer["not_compared"] == ["kept experiments", "ledger", "settings"]
 
     def test_manifest_is_looked_up_in_a_log(self, tmp_path: Path):
         (tmp_path / "app.bin").write_bytes(b"app")
@@ -413,7 +419,10 @@ class TestCommand:
             [Entry("hushmote/release/1.3", b"x"), Entry("hushmote/release/1.3", content)],
         )
         status, output = different(*command, cwd=tmp_path)
-        assert (status, "which others may have: entries 0." in output) == (1, True)
+        assert (
+            status,
+            "It has 1 other manifest of this release, which others may have: entry 0." in output,
+        ) == (1, True)
 
     def test_witnesses_of_the_log_must_have_signed(self, tmp_path: Path):
         content = sums({"build/app.bin": b"app"}).encode()

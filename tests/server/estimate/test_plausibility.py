@@ -70,7 +70,7 @@ class TestForgers:
         counts[never.offset] = 1
         result = check(experiment, counts)
         assert result.p == 0
-        assert "1 reports from levels that are never drawn" in result.words
+        assert "1 report from levels that are never drawn" in result.words
         json.dumps(result.to_dict(), allow_nan=False)
 
     def test_impossible_shares_of_direct_answers_are_detected(self):

@@ -641,7 +641,7 @@ class TestExpiry:
             retention.turn()
             assert len(looks) == 5
         assert (
-            "temp of fleet home: the window 2026-11-21 (1 reports) reached its retention time" in caplog.text
+            "temp of fleet home: the window 2026-11-21 (1 report) reached its retention time" in caplog.text
         )
 
     @in_sqlite

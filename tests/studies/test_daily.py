@@ -118,7 +118,7 @@ class TestErrors:
             ("20200101T10:00,4\n", "line 2: date is '20200101T10:00', not a time"),
             ("", "has no rows below its heading"),
             ("2020-01-01,4\n", "spans 1 day;"),
-            ("0001-01-01,4\n9999-01-01,4\n", "spans 3651695 days"),
+            ("0001-01-01,4\n9999-01-01,4\n", "spans 3,651,695 days"),
             ("2020-01-01,0\n2020-01-02,0\n", "counts 0 records"),
             (f"2020-01-01,{10**30}\n2020-01-02,0\n", "records; from 2 to"),
         ],

@@ -82,7 +82,7 @@ def print_policy(key: Path, witnesses: Path, need: int | None, as_json: bool) ->
     if not most:
         raise UsageError(f"{witnesses} has no witness with a key for boards, whose type is P-256")
     if most > 7:
-        raise UsageError(f"boards know up to 7 witnesses, but {witnesses} has {most}: remove some")
+        raise UsageError(f"boards support up to 7 witnesses, but {witnesses} has {most}: remove some")
     if need is not None and not most < 2 * need <= 2 * most:
         least = most // 2 + 1
         numbers = f"{least} to {most}" if least < most else f"{most}"
@@ -313,13 +313,13 @@ def _print_check(
     signatures: dict[str, str | None],
     others: Sequence[str],
 ) -> None:
-    typer.echo(f"{checkpoint.origin} has {_entries(checkpoint.size)}, all as its checkpoint signs them.")
+    typer.echo(f"{checkpoint.origin} has {_entries(checkpoint.size)}, as signed in its checkpoint.")
     for name, at in signatures.items():
         typer.echo(f"{name} has signed it{f' at {at}' if at else ''}.")
     if others:
         typer.echo(f"Signatures of {', '.join(others)} were not verified: give their keys with --witness.")
     fleets = sorted({each.fleet for each in names} | policies.keys())
-    typer.echo(f"{counted(len(fleets), 'fleet')}: {', '.join(fleets)}" if fleets else "No fleet is in it.")
+    typer.echo(f"{counted(len(fleets), 'fleet')}: {', '.join(fleets)}" if fleets else "It lists no fleets.")
     if names:
         table = show.table("", ("fleet", "experiment", "versions", ""), (0, 1, 3))
         for each in names:

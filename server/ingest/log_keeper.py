@@ -253,4 +253,4 @@ class LogKeeper:
 
 def _sentence(topic: str, why: str) -> str:
     fleet, name = topics.parse_experiment_topic(topic) or ("", topic)
-    return f"{name} of fleet {fleet} waits {why}"
+    return f"{name} of fleet {fleet} is waiting {why}"

@@ -211,7 +211,7 @@ class TestCheck:
         assert again == "policy of fleet home is already entry 3 of example.org/questions\n"
         site.write()
         text = site.check()
-        assert "example.org/questions has 4 entries, all as its checkpoint signs them." in text
+        assert "example.org/questions has 4 entries, as signed in its checkpoint." in text
         assert "1 fleet: home" in text
         assert ["home", "temp", "1", "withdrawn"] in [line.split() for line in text.splitlines()]
         assert "policies of fleet home: 1" in text
@@ -354,7 +354,7 @@ class TestWatch:
             says(site.folder, "export", site.export, "--store", other.url)
         text = site.watch(code=1)
         assert "ALARM: the first 1 entries" in text
-        assert "are others than at the last run" in text
+        assert "have changed since the last run" in text
 
 
 class TestServe:

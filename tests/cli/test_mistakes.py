@@ -278,7 +278,7 @@ class TestNewcomer:
         ("estimate room_temp --fleet simulated --range 24", "a range must be low:high"),
         ("estimate room_temp --fleet simulated --quantile 95", "a quantile must be between 0 and 1"),
         ("estimate room_temp --fleet home --last week", "a length of time must look like 7d"),
-        ("estimate room_temp --fleet home --output x.gif", "must end in .csv or"),
+        ("estimate room_temp --fleet home --output x.gif", "must end in .csv, .json"),
         ("experiment withdraw room_tmp --fleet home", "its experiments: room_temp"),
         ("experiment add room.toml --fleet Home --keys", "name 'Home' must be 1 to 32 of a-z"),
         ("experiment add room.toml --fleet home --open", "fleet home is keyed"),

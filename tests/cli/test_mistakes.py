@@ -169,7 +169,7 @@ class TestRefusals:
         ("store check nonsense", "not a store: write"),
         ("store merge sqlite:///a sqlite:///b", "there is no store at a"),
         ("study curves --output no/x.png", "cannot write no/x.png"),
-        ("study curves --output x.txt", "must end in .png or .pdf or .svg"),
+        ("study curves --output x.txt", "must end in .png, .pdf or .svg"),
         ("budget compare --total nan --reports 3", "a positive number"),
         ("epsilon 10 --epsilon inf", "must be a positive multiple of one millionth, not inf"),
         ("study composition --epsilon=nan", "must be a positive multiple of one millionth, not nan"),

@@ -188,7 +188,7 @@ class TestChange:
             with caplog.at_level(logging.INFO):
                 serving.turn()
                 serving.turn()
-            waits = [r.getMessage() for r in caplog.records if "waits" in r.getMessage()]
+            waits = [r.getMessage() for r in caplog.records if "is waiting" in r.getMessage()]
             due = (serving.now() + DAY + datetime.timedelta(seconds=60)).astimezone()
             minutes = {f"{due + datetime.timedelta(seconds=shift):%a %H:%M}" for shift in (-60, 0)}
             assert len(waits) == 1
@@ -359,7 +359,7 @@ class TestWitnesses:
             assert TOPIC not in serving.retained
             assert "no fleet has a current experiment" not in caplog.text
             assert serving.keeper.waiting[TOPIC].endswith(
-                "waits until witness w1.example has signed the log since this start"
+                "is waiting until witness w1.example has signed the log since this start"
             )
             assert "cannot be reached" in serving.keeper.warnings[0]
             home.withdraw_experiment("home", "temp")
@@ -378,8 +378,8 @@ class TestWitnesses:
             serving.turn()
             third = topics.experiment_topic("home", "third")
             assert serving.keeper.waiting[third] == (
-                "third of fleet home waits because witness w1.example has signed what this store does not "
-                "have"
+                "third of fleet home is waiting because witness w1.example has signed what this store does "
+                "not have"
             )
             assert "hushmote log restore URL|FOLDER" in serving.keeper.warnings[0]
             assert serving.question == OLD  # what the log has is still announced

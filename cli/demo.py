@@ -71,7 +71,8 @@ def demo_command(
 ) -> None:
     """Watch thousands of devices report real readings through a real broker, and see what is learned.
 
-    With --log, a maker asks one home what it does not ask the others, and the home's board does not answer.
+    With --log, a maker asks one home something that the others are not asked, and that home's board does not
+    answer.
 
     With --page, devices keep reporting, and a page shows the results as reports arrive. With --board, a
     single board reports its first readings, and each report is shown as it happens. With --health, a

@@ -55,7 +55,8 @@ def check_paths(paths: Iterable[Path] | None, *suffixes: str) -> tuple[Path, ...
     files = tuple(paths or ())
     for path in files:
         if path.suffix.lower() not in suffixes:
-            raise UsageError(f"{path} must end in {' or '.join(suffixes)}, which selects the format")
+            choices = " or ".join(filter(None, [", ".join(suffixes[:-1]), suffixes[-1]]))
+            raise UsageError(f"{path} must end in {choices}, which selects the format")
         if not path.parent.is_dir():
             raise UsageError(f"cannot write {path}: folder {path.parent} does not exist")
         if path.is_dir():

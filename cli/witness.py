@@ -39,8 +39,8 @@ def witness_command(  # noqa: PLR0913 - one for each option
     http: Annotated[
         str | None,
         typer.Option(
-            help="Serve logs that ask for signatures, and a page for people. Without it, the command reads "
-            "the log at every --every and prints the signatures.",
+            help="Answer logs that ask for signatures, and serve a page for people. Without it, the command "
+            "reads the log at the interval --every, and prints what it signs.",
             metavar="HOST:PORT",
         ),
     ] = None,
@@ -74,8 +74,9 @@ def witness_command(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Watch a log of questions for others, and sign it only while your rule holds.
 
-    Boards that require the witness take a question only if it has signed the log with it. It refuses a second
-    version of a question on one day, so nobody can ask one home what the others are not asked.
+    Boards that require this witness accept a question only if it has signed the log that contains the
+    question. It refuses a second version of a question on one day, so nobody can ask one home something that
+    the others are not asked.
     """
     if create_key is not None:
         if key is None or any(option is not None for option in (log, rule, state, http, accept)) or new_state:

@@ -342,15 +342,15 @@ def _lifetime_facts(
     frequency = "every call" if best.every == 1 else f"one call in {best.every:,}"
     composition = "" if best.composition == "basic" else " (optimal composition)"
     note = _ANSWER if a.solved == "devices" else ""
-    policy = f'"sum" {best.cap * best.epsilon:,}'
+    policy = f'"sum": {best.cap * best.epsilon:_}'
     if best.composition == "optimal":
-        policy += f' or "squares" {best.cap * best.epsilon**2:,}'
+        policy += f' or "squares": {best.cap * best.epsilon**2:_}'
     return (
         ("devices", f"{lifetime.devices:,}{note}, {best.design.domain:,} values"),
         ("budget", f"{total} per lifetime; {calls}"),
         *about,
         ("best", f"{counted(best.cap)} of ε = {nats(best.epsilon)}{composition}; {frequency} makes one"),
-        ("policy", f'must allow rule "{best.rule}", "epsilon" {best.epsilon:,}, {policy}'),
+        ("policy", f'must allow rule "{best.rule}", "epsilon": {best.epsilon:_}, {policy}'),
     )
 
 

@@ -306,7 +306,7 @@ class SetPlan:
         reports, total = counted(self.shared.reports_in_life), nats(self.budget.epsilon)
         advice = (
             f"{subject} a device's budget of ε = {total}: at most {reports} in its lifetime. "
-            f"One call in {self.every:,} for each question makes one."
+            f"For each question, one call in {self.every:,} makes one."
         )
         quarter = f"With {self.devices:,} devices, the last quarter of {length(self.rhythm.horizon_s)} shows"
         useful = [q for q in self.questions if not is_too_wide(self.error(q))]
@@ -331,8 +331,8 @@ class SetPlan:
             ),
             (
                 "policy",
-                f'"sum" {policy.sum:,}, "epsilon" {policy.epsilon:,}, "rules" ("sum",), '
-                f'"experiments" ({names})',
+                f'"sum": {policy.sum:_}, "epsilon": {policy.epsilon:_}, "rules": ("sum",), '
+                f'"experiments": ({names})',
             ),
         )
 

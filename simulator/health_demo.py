@@ -110,8 +110,8 @@ def run(place: Place, devices: int | None) -> HealthDemo:
         place.say("fleet", f"{devices:,} simulated devices. {budget}: {plan.shared.reports_in_life} reports.")
         place.say(
             "questions",
-            f"{', '.join(names)}: the packs {', '.join(library.PACKS)}. One call in {plan.every:,} for each "
-            "makes a report.",
+            f"{', '.join(names)}: the packs {', '.join(library.PACKS)}. For each question, one call in "
+            f"{plan.every:,} makes a report.",
         )
     url, reports = f"sqlite:///{path}", {}
     rng = np.random.default_rng()

@@ -216,11 +216,11 @@ def _play(place: Place, broker: Broker, store: Store, boards: Boards, log: Secre
         for name in BOARDS:
             boards.switch_on(name, broker)
         asked = {
-            name: _wait(lambda name=name: boards.leaf(name), f"{name} takes no question") for name in BOARDS
+            name: _wait(lambda name=name: boards.leaf(name), f"{name} accepts no question") for name in BOARDS
         }
     place.say(
         "",
-        f"The log has it as entry {asked[TARGET]}, both witnesses have signed, and "
+        f"It is entry {asked[TARGET]} of the log, both witnesses have signed, and "
         f"{', '.join(BOARDS[:-1])} and {BOARDS[-1]} take part.",
     )
     for name in BOARDS:

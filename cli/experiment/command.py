@@ -76,7 +76,7 @@ def experiment_show(file: ExperimentFile, as_json: AsJson = False) -> None:
 @experiment_app.command("diff")
 def experiment_diff(
     old: Annotated[Path, typer.Argument(help="The file as it was, or an empty file such as /dev/null.")],
-    new: Annotated[Path, typer.Argument(help="The file as it is now, likewise.")],
+    new: Annotated[Path, typer.Argument(help="The file as it is now, or an empty file.")],
     as_markdown: Annotated[
         bool, typer.Option("--markdown", help="Print Markdown for a comment on a pull request.")
     ] = False,

@@ -74,7 +74,9 @@ def log_list(
 
 @log_app.command("add")
 def log_add(
-    kind: Annotated[Kind, typer.Argument(help="What FILE is.")],
+    kind: Annotated[
+        Kind, typer.Argument(help="Whether FILE is a firmware's policy or a release's list of files.")
+    ],
     file: Annotated[
         Path,
         typer.Argument(
@@ -140,7 +142,7 @@ def log_check(
 ) -> None:
     """Recompute a log from its files, and list what it has. Needs no store.
 
-    Exit with status 1 if anything does not fit, if a witness has not signed, or if a question certainly
+    Exit with status 1 if anything is inconsistent, if a witness has not signed, or if a question certainly
     changed more than once a day.
     """
     from . import run  # imported lazily so that usage errors are fast
@@ -165,7 +167,7 @@ def log_watch(
 ) -> None:
     """Show what a log has added since the last run, and what that means for devices.
 
-    Run it regularly. If the log is no longer a continuation of what it was, it says so and exits with
+    Run it regularly. If the log does not continue what it showed before, the command says so and exits with
     status 1.
     """
     from . import watch  # imported lazily so that usage errors are fast

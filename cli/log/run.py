@@ -86,7 +86,7 @@ def print_policy(key: Path, witnesses: Path, need: int | None, as_json: bool) ->
             f"{witnesses} has no witness with a URL and with a key for boards, whose type is P-256"
         )
     if most > 7:
-        raise UsageError(f"boards know up to 7 witnesses, but {witnesses} has {most}: give a file with fewer")
+        raise UsageError(f"boards support up to 7 witnesses, but {witnesses} has {most}: give a file with fewer")
     if need is not None and not most < 2 * need <= 2 * most:
         least = most // 2 + 1
         numbers = f"{least} to {most}" if least < most else f"{most}"
@@ -313,14 +313,14 @@ def _print_check(
     others: Sequence[str],
 ) -> None:
     typer.echo(
-        f"{checkpoint.origin} has {counted(checkpoint.size, 'entry')}, all as its checkpoint signs them."
+        f"{checkpoint.origin} has {counted(checkpoint.size, 'entry')}, as signed in its checkpoint."
     )
     for name, at in signatures.items():
         typer.echo(f"{name} has signed it{f' at {at}' if at else ''}.")
     if others:
         typer.echo(f"Signatures of {', '.join(others)} were not verified: give their keys with --witness.")
     fleets = sorted({each.fleet for each in names} | policies.keys())
-    typer.echo(f"{counted(len(fleets), 'fleet')}: {', '.join(fleets)}" if fleets else "No fleet is in it.")
+    typer.echo(f"{counted(len(fleets), 'fleet')}: {', '.join(fleets)}" if fleets else "It lists no fleets.")
     if names:
         table = show.table("", ("fleet", "experiment", "versions", ""), (0, 1, 3))
         for each in names:

@@ -103,7 +103,7 @@ def _load(file: Path, key: str | None) -> State:
             values = json.loads(file.read_text("utf-8")) if file.exists() else None
         state = None if values is None else State(**values | {"seen": tuple(map(int, values["seen"]))})
     except (ValueError, TypeError, KeyError):
-        raise UsageError(f"{file} is no state of `hushmote log watch`: give another file") from None
+        raise UsageError(f"{file} is not a state of `hushmote log watch`: give another file") from None
     if state is None:
         if key is None:
             raise UsageError(
@@ -111,7 +111,9 @@ def _load(file: Path, key: str | None) -> State:
             )
         return State(key)
     if key not in (None, state.key):
-        raise UsageError(f"{file} is of the key {state.key}: omit --key, or give another file")
+        raise UsageError(
+            f"{file} belongs to the log with the key {state.key}: omit --key, or give another file"
+        )
     return state
 
 
@@ -124,8 +126,8 @@ def _check_continues(source: str, copy: LogCopy, state: State) -> None:
         )
     if state.size and base64.b64encode(copy.tree.root(state.size)).decode() != state.root:
         raise LogRefused(
-            f"ALARM: the entries of {source} up to {state.size - 1:,} are others than at the last run: its "
-            "owner shows different histories; keep both, and tell others"
+            f"ALARM: entries that {source} had at the last run have changed: its owner shows different "
+            "histories; keep both, and tell others"
         )
 
 

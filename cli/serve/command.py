@@ -81,7 +81,7 @@ def serve_command(  # noqa: PLR0913 - one for each option
         Path | None,
         typer.Option(
             help="Send alerts to the addresses in FILE, one per line in Apprise's format. Or set "
-            "HUSHMOTE_NOTIFY to the addresses. home-assistant: only as entities beside those of --publish.",
+            "HUSHMOTE_NOTIFY to the addresses. home-assistant: only as entities, next to those of --publish.",
             metavar="FILE|home-assistant",
         ),
     ] = None,

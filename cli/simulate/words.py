@@ -81,7 +81,7 @@ def _describe_reporting(estimate: SimulatedEstimate, reporting: Reporting) -> st
         return f"each makes {reports} in {times} to report() on average"
     e = estimate.experiment
     exceptions = _describe_exceptions(e)
-    part = "each" if e.every == 1 else f"one in {e.every}"
+    part = "each" if e.every == 1 else f"one in {e.every:,}"
     thinning = f", of which {part} makes a report{exceptions}" if e.every > 1 or exceptions else ""
     spent = f"; {reporting.spent:,} used up their budget" if reporting.spent else ""
     subject = counted(reporting.reporting_devices, "device")
@@ -90,7 +90,7 @@ def _describe_reporting(estimate: SimulatedEstimate, reporting: Reporting) -> st
 
 def describe_every(experiment: Experiment) -> str:
     """Describe which calls make a report, and the values of the open group with a different rate."""
-    part = "each call" if experiment.every == 1 else f"one call in {experiment.every}"
+    part = "each call" if experiment.every == 1 else f"one call in {experiment.every:,}"
     return f"{part} makes a report{_describe_exceptions(experiment)}"
 
 

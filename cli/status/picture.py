@@ -27,7 +27,8 @@ _MAX_LABELS = 5
 _LABEL = 12  # columns
 _BAR = 20
 _WATCHING = (
-    "Someone watching live counts can see individual reports, but learns nothing beyond those from them."
+    "Someone watching live counts can see individual reports, but learns no more from the counts than "
+    "from the reports themselves."
 )
 _EXACT = "95 of 100 such intervals contain the truth."
 _Name = tuple[str, str]  # fleet, experiment

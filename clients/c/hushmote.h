@@ -121,7 +121,8 @@ struct hushmote_log_check {
 extern const struct hushmote_log_check hushmote_log_check;
 
 /** A public log, in which an experiment must be before a board takes part. Witnesses watch it, and each signs only while
-    its own rule holds: one version of an experiment at a time. So nobody can ask one home what the others are not asked. */
+    its own rule holds: one version of an experiment at a time. So nobody can ask one home something that the others are
+    not asked. */
 struct hushmote_log {
     const char *origin;      /**< The log's name, such as "example.org/questions". */
     const char *const *keys; /**< P-256 keys, each as 128 lowercase hex digits: the log's, then those of witnesses. */

@@ -41,7 +41,7 @@ int hushmote_preview(struct hushmote *client, const char *name, struct hushmote_
                      char *text, size_t bytes);
 
 /**
- * @brief Describe a report in one line: its question, code, size and cost, and the remaining budget.
+ * @brief Describe a report in one line: its question, code, size and cost, and if it is the newest, the remaining budget.
  *
  * @param client The client.
  * @param report The report.

@@ -15,7 +15,7 @@ enum { ABSENT, SIZE, DRAWN, ONE_CODE, MANY_CODES, RATIO, UNPROTECTED, SELECTED, 
 #if HUSHMOTE_WITH_LOG
        ALIKE,
 #endif
-       SILENT, MADE, MADE_LAST, ENDED };
+       SILENT, MADE, MADE_LAST, MADE_BEFORE, ENDED };
 
 /* $A to $I: a number, in the order above; $n: the experiment; $r: the reading; $g and $v: the group and its value; $w: the
    log's witnesses. A line that follows others begins with \n. */
@@ -36,6 +36,7 @@ static const char *const words[] = {
     "\nNothing is sent: nobody at this board has opted in.",
     "$n: code $I of $A, $B bytes, epsilon $G; $H more reports left",
     "$n: code $I of $A, $B bytes, epsilon $G; 1 more report left",
+    "$n: code $I of $A, $B bytes, epsilon $G",
     "a question that is no longer asked: $B bytes",
 };
 static const char no_reading[] = "no reading", yes[] = "yes", no[] = "no", other[] = "other";
@@ -290,7 +291,10 @@ static void put_report(struct facts *facts, struct hushmote *client, const uint8
         facts->numbers[CODE] =
             (uint32_t)hm_get(report + report_bytes - 8 * (report[0] & 1u) - facts->experiment->code_bytes,
                              facts->experiment->code_bytes);
-        line = state.left == 1 ? MADE_LAST : MADE;
+        if (hm_get(report + 5, 4) < state.reports) /* how many were left after an older report is not known */
+            line = MADE_BEFORE;
+        else
+            line = state.left == 1 ? MADE_LAST : MADE;
         break;
     }
     put_words(facts, line);

@@ -5,7 +5,7 @@ between docs/, benchmarks/ and the files at the top are the same on the site as 
 
 [a] [b] stays text, as elsewhere: mkdocstrings would take it for a link to a name in the code.
 
-A comment marks content that only the site has: <!-- buttons --> makes the next line's links buttons,
+A comment marks content that only the site has: <!-- buttons --> makes the next paragraph's links buttons,
 <!-- board --> is the board in the browser. Links to the notebook lead to a page that has its answers, too.
 """
 
@@ -37,7 +37,9 @@ PATTERNS = (
     "clients/c/**/*.[ch]",
     "clients/c/**/*.ino",
     "clients/c/**/*.md",
+    "clients/README.md",
     "clients/esphome/README.md",
+    "clients/js/README.md",
     "clients/esphome/*.yaml",
     "deploy/**/*",
     "deploy/postgres/*",
@@ -57,7 +59,7 @@ PATTERNS = (
 )
 
 _NOTEBOOK, _TOUR = "examples/tour.ipynb", "examples/tour.md"
-_BUTTONS = re.compile(r"<!-- buttons -->\n(.*\n)")
+_BUTTONS = re.compile(r"<!-- buttons -->\n((?:.+\n)+)")
 _BOARD = (
     '<iframe class="board" src="board/index.html" title="A board in this browser" loading="lazy"></iframe>'
 )
@@ -94,7 +96,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     del config, files
     if page.file.src_uri == _TOUR:
         return markdown
-    markdown = _BUTTONS.sub(lambda line: re.sub(r"(\]\([^)]*\))", r"\1{ .md-button }", line[1]), markdown)
+    markdown = _BUTTONS.sub(lambda links: re.sub(r"(\]\([^)]*\))", r"\1{ .md-button }", links[1]), markdown)
     return markdown.replace("<!-- board -->", _BOARD).replace(f"{_NOTEBOOK})", f"{_TOUR})")
 
 

@@ -173,7 +173,7 @@ def _silence(facts: Facts, fleet: str, name: str, seen: Arrivals) -> Alert:
 
 def silence_ended(alert: Alert, at: datetime.datetime) -> Alert:
     """Return the alert that reports arrive again."""
-    text = f"Reports to {alert.experiment} of fleet {alert.fleet} arrive again."
+    text = f"Reports to {alert.experiment} of fleet {alert.fleet} are arriving again."
     return alert.ended(f"Reports again: {alert.experiment} ({alert.fleet})", text, at.date())
 
 
@@ -202,7 +202,7 @@ def budget_alerts(fleet: str, lines: Sequence[Remaining], today: datetime.date) 
             level, text = "low", f"{able}.{rate}"
         else:
             continue
-        text += " Budgets cannot be refilled: decide whether the answer is exact enough."
+        text += " Budgets cannot be refilled: decide whether the answer is precise enough."
         title = f"{'Budget used up' if level == 'spent' else 'Budget nearly used up'}: {name} ({fleet})"
         yield Alert("budget", (name, level), title, text, *_EVER, fleet, name)
 
@@ -274,9 +274,9 @@ def started(fleets: Sequence[str], comparisons: int, old: int, at: datetime.date
     about = f"the fleet {fleets[0]}" if len(fleets) == 1 else counted(len(fleets), "fleet")
     before = f" {counted(old, 'event')} before now will not be sent." if old else ""
     text = (
-        f"You will be told when an answer of {about} changes, a release is judged, reports stop, or a budget "
-        f"or certificate runs out.{before} Of 100 fleets in which nothing changes, at most 5 a year send an "
-        f"alert about a change; {counted(comparisons, 'comparison')} share that allowance."
+        f"You will get a message when an answer of {about} changes, a release is judged, reports stop, or a "
+        f"budget or certificate runs out.{before} Of 100 fleets in which nothing changes, at most 5 a year "
+        f"send an alert about a change; {counted(comparisons, 'comparison')} share that allowance."
     )
     return Alert("start", (), "Alerts are on", text, at, at)
 

@@ -95,7 +95,7 @@ def send(receiver: Receiver, title: str, text: str, html: str = "") -> str:
     try:
         service = _service(receiver.url)
         if service is None:
-            return "its address is not accepted any more"
+            return "its address is no longer accepted"
         as_html = html and service.schemas() & {"mailto", "mailtos"}
         body, form = (html, apprise.NotifyFormat.HTML) if as_html else (text, apprise.NotifyFormat.TEXT)
         target = apprise.Apprise()

@@ -40,7 +40,7 @@ def weekly_alert(facts: Facts, fleet: str, weekday: str) -> Alert | None:
         return None
     local = _calendar(versions).local(facts.at) - datetime.timedelta(hours=_HOUR)
     day = local.date() - datetime.timedelta(days=(local.weekday() - WEEKDAYS.index(weekday)) % 7)
-    return Alert("weekly", (day.isoformat(),), f"The week of {fleet}", "", day, day, fleet)
+    return Alert("weekly", (day.isoformat(),), f"Weekly summary: {fleet}", "", day, day, fleet)
 
 
 def _calendar(versions: list[Version]) -> Calendar:
@@ -61,7 +61,7 @@ def summary_html(facts: Facts, fleet: str) -> str:
     """Return the summary as an HTML document with a tile for each experiment."""
     tiles = "".join(_tile(facts, version) for version in current_versions(facts, fleet))
     notes = "".join(f"<p>{escape(line)}</p>" for line in _epsilon_lines(facts, fleet))
-    title = escape(f"The week of {fleet}")
+    title = escape(f"Weekly summary: {fleet}")
     style = f"margin:0 auto;padding:12px;max-width:600px;background:{_PAPER};color:{_INK}"
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'

@@ -338,7 +338,7 @@ def _read_state(out: Path, batch: Batch) -> list[DeviceSettings]:
     for name, value in began.items():
         if value != description[name]:
             options = "without --first" if value is None else f"with {_OPTIONS[name].format(value)}"
-            raise ProvisionError(f"{out} was begun {options}: give the same again, or another --out")
+            raise ProvisionError(f"{out} was started {options}: give the same again, or another --out")
     return pending
 
 

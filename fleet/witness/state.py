@@ -215,7 +215,7 @@ def _records(values: dict[str, Any]) -> Iterator[tuple[tuple[str, str], Record]]
     for key, record in values.items():
         fleet, name = key.split("/")
         if not isinstance(record["withdrawn"], bool):
-            raise TypeError("not a truth value")
+            raise TypeError("not true or false")
         yield (
             (fleet, name),
             Record(

@@ -14,8 +14,8 @@ WIDTH = 79
 _MOST_QUESTIONS = 8
 _MOST_REFUSALS = 2
 _MEANING = (
-    "A board that requires this witness takes only questions that are listed in the log, each as one version "
-    "for everyone. The witness reads the log, never a report, and knows no device."
+    "A board that requires this witness accepts only questions that are listed in the log, each as one "
+    "version for everyone. The witness reads the log, never a report, and knows no device."
 )
 
 
@@ -52,7 +52,7 @@ def describe_refusal(refusal: Refusal) -> str:
 
 def _questions(state: State) -> list[str]:
     if not state.records:
-        return ["It has seen no question yet."]
+        return ["It has not seen any questions yet."]
     # The newest changes first.
     order = sorted(state.records.items(), key=lambda item: (-_last_change(item[1]), item[0]))
     lines = [f"{'Fleet / question':34} {'versions':>8}  newest version signed"]
@@ -69,7 +69,7 @@ def _questions(state: State) -> list[str]:
 
 def _refusals(state: State) -> list[str]:
     if not state.refusals:
-        return ["It has refused nothing."]
+        return ["It has not refused anything."]
     newest = state.refusals[: -_MOST_REFUSALS - 1 : -1]
     title = "Refused, newest first"
     if state.refusals[-1].size <= state.size:

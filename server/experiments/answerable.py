@@ -52,7 +52,8 @@ def _version_questions(experiment: Experiment) -> frozenset[str]:
 def answers_only(*versions: Experiment) -> str:
     """Return a clause that lists the answerable questions, such as "delay answers only its mean"."""
     questions = answerable_questions(*versions)
-    text = " and ".join(words for word, words in _ONLY.items() if word in questions)
+    words = [words for word, words in _ONLY.items() if word in questions]
+    text = " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
     versions_differ = any(_version_questions(version) != questions for version in versions)
     return f"{versions[-1].name} answers only {text}" + (" in all of its versions" if versions_differ else "")
 

@@ -260,4 +260,4 @@ def _count_signed(checkpoint: Checkpoint, keys: Sequence[PublicKey]) -> int:
 
 def _sentence(topic: str, why: str) -> str:
     fleet, name = topics.parse_experiment_topic(topic) or ("", topic)
-    return f"{name} of fleet {fleet} waits {why}"
+    return f"{name} of fleet {fleet} is waiting {why}"

@@ -53,7 +53,9 @@ def read_copy(fetch: Fetch, key: PublicKey) -> LogCopy:
     """
     checkpoint = Checkpoint.parse(fetch(CHECKPOINT).decode("utf-8", "replace"))
     if checkpoint.origin != key.name:
-        raise NoteRefused(f"this is the log {checkpoint.origin!r}, but the key is of the log {key.name!r}")
+        raise NoteRefused(
+            f"this is the log {checkpoint.origin!r}, but the key belongs to the log {key.name!r}"
+        )
     if not valid_signatures(checkpoint, [key]):
         raise NoteRefused(f"its checkpoint has no signature of the key {key}: give the log's key")
     raw = list(read_entries(fetch, 0, checkpoint.size))

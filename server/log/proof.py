@@ -44,7 +44,7 @@ def encode_proof(tree: Tree, index: int, checkpoint: Checkpoint, keys: Sequence[
         IndexError: If the checkpoint does not have the entry.
     """
     if tree.root(checkpoint.size) != checkpoint.root:
-        raise NoteRefused(f"the checkpoint of size {checkpoint.size} is of another log")
+        raise NoteRefused(f"the checkpoint of size {checkpoint.size} belongs to another log")
     lines = valid_signatures(checkpoint, keys)
     path = tree.inclusion(index, checkpoint.size)
     head = index.to_bytes(4, "big") + checkpoint.size.to_bytes(4, "big") + bytes([len(path)])

@@ -166,7 +166,7 @@ def check_consistency(old: int, old_root: bytes, size: int, root: bytes, proof: 
     Raises:
         ProofRefused: If it is not, or if the proof does not show it.
     """
-    refused = ProofRefused(f"the tree of size {size} is no continuation of the one of size {old}")
+    refused = ProofRefused(f"the tree of size {size} does not continue the one of size {old}")
     if not 0 <= old <= size:
         raise refused
     if old in (0, size):

@@ -115,7 +115,7 @@ class ExperimentOverview:
             "implausible": self.implausible and f"{capitalize(self.implausible)}.",
             "quiet": "" if quiet is None else f"No report has arrived since {event}{day(quiet)}.",
             "unsigned": _UNSIGNED if self.unsigned else "",
-            "waiting": f"Its newest version waits {self.waits}." if self.waits else "",
+            "waiting": f"Its newest version is waiting {self.waits}." if self.waits else "",
             "overdue": _overdue(self.due),
         }
         return {kind: words for kind, words in sentences.items() if words}

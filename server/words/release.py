@@ -252,7 +252,7 @@ def rollout_sentence(
 
 def unknown_rollout_sentence(versions: Versions, reason: str) -> str:
     """Say why the share of devices with the new version is unknown, and what would give it."""
-    return f"How many devices run {versions.new} is unknown: {reason}. Only your update server can tell."
+    return f"How many devices run {versions.new} is unknown: {reason}. Only your update server knows."
 
 
 def _sizes(values: Sequence[float], rise: Rise, write: Numbers) -> list[str]:

@@ -202,7 +202,7 @@ class TestRefusals:
     @refusals(
         ("fw", "fw answers only the shares of texts that you name: name them, with --candidates FILE"),
         ("fw --candidates absent.txt", "cannot read absent.txt: No such file or directory"),
-        ("x --candidates many.txt", "x answers only shares and quantiles and its mean: omit --cand"),
+        ("x --candidates many.txt", "x answers only shares, quantiles and its mean: omit --cand"),
         ("fw --range a --range a", "'a' is listed twice; name every candidate only once"),
         ("fw --candidates many.txt --trend", "a trend can show at most 20 texts, not 30; name the ones"),
         ("fw --range a --quantile 0.5", "texts that you name: omit --quantile"),

@@ -118,7 +118,7 @@ class TestOutput:
         assert (store / "a.csv").read_text().startswith("kind,")
 
     @refusals(
-        ("a.txt", "a.txt must end in .csv or .json or .png"),
+        ("a.txt", "a.txt must end in .csv, .json, .png, .pdf or .svg"),
         ("none/a.csv", "cannot write none/a.csv: folder none does not exist"),
         ("none/a.png", "cannot write none/a.png"),
         command="estimate nothing --output",

@@ -193,7 +193,7 @@ class TestOutput:
                 "--devices must be the number of all devices",
             ),
             (("--status", "-", "--devices", "3"), UsageError, "omit them, or omit --status"),
-            (("--plot", "l.txt"), UsageError, "must end in .png or .pdf or .svg"),
+            (("--plot", "l.txt"), UsageError, "must end in .png, .pdf or .svg"),
         ],
         ids=["unknown fleet", "rate", "too few devices", "devices with status", "plot"],
     )

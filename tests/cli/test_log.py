@@ -237,7 +237,7 @@ class TestCheck:
         assert again == "policy of fleet home is already entry 3 of example.org/questions\n"
         site.write()
         text = site.check()
-        assert "example.org/questions has 4 entries, all as its checkpoint signs them." in text
+        assert "example.org/questions has 4 entries, as signed in its checkpoint." in text
         assert "1 fleet: home" in text
         assert ["home", "temp", "1", "withdrawn"] in [line.split() for line in text.splitlines()]
         assert "policies of fleet home: 1" in text
@@ -379,8 +379,8 @@ class TestWatch:
             shutil.rmtree(site.export)
             says(site.folder, "export", site.export, "--store", other.url)
         text = site.watch(code=1)
-        assert "ALARM: the entries of " in text
-        assert "are others than at the last run" in text
+        assert "ALARM: entries that " in text
+        assert "had at the last run have changed" in text
 
 
 class TestServe:

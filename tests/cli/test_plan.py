@@ -153,7 +153,10 @@ class TestRefusals:
                 "--devices 1000 --values 16 --for quantile --low 0 --high 1 --unit s --error 9s",
                 "between 0 and 0.3",
             ),
-            ("--devices 1000 --epsilon 1 --values 16 --plot plan.txt", "must end in .toml or .png"),
+            (
+                "--devices 1000 --epsilon 1 --values 16 --plot plan.txt",
+                "must end in .toml, .png, .pdf or .svg",
+            ),
             (
                 "--devices 1000 --epsilon 1 --values 16 --output /nowhere/e.toml --low 0 --high 1",
                 "folder /nowhere does not exist",

@@ -138,6 +138,10 @@ class TestSite:
         assert "a trend needs at least 2 windows with reports" in page
         assert 'href="examples/tour.html"' in (site / "python.html").read_text()
 
+    @pytest.mark.slow
+    def test_start_page_has_three_buttons(self, site: Path):
+        assert (site / "index.html").read_text().count('class="md-button"') == 3
+
     def test_board_on_start_page_reports_without_server(self, site: Path, tmp_path: Path):
         require_micropython()
         with serve_folder(site) as url, browsing(tmp_path) as chromium:

@@ -178,7 +178,7 @@ class TestSimulate:
                 "a convergence picture does not support fake devices; omit --attack",
             ),
             (("--range", "yes") * 7, "a convergence picture shows at most 6 ranges"),
-            (("--output", "c.txt"), "c.txt must end in .csv or .json or .png or .pdf or .svg"),
+            (("--output", "c.txt"), "c.txt must end in .csv, .json, .png, .pdf or .svg"),
         ],
     )
     def test_error_is_one_line(self, folder: Path, more, text):

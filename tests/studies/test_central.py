@@ -39,7 +39,7 @@ class TestErrors:
             (("--records=1,2,3", "--risk=3/4", "--prior=a,b,c"), "a prior's probability must be a number"),
             (("--records=1,2,3,4", "--risk=3/4", "--prior=0.5,0.5,0,0", "--size=2"), "leave --size out"),
             (("--records=1,2,3", "--records=5", "--risk=1/2"), "universe of one record"),
-            (("--records=1,2,3", "--risk=1/2", "--plot", "x.txt"), "x.txt must end in .png or .pdf or .svg"),
+            (("--records=1,2,3", "--risk=1/2", "--plot", "x.txt"), "x.txt must end in .png, .pdf or .svg"),
         ],
     )
     def test_invalid_arguments_are_one_line(self, hushmote, arguments: tuple[str, ...], message: str):

@@ -119,7 +119,7 @@ class TestErrors:
             (("compose", "--releases=0.5:1"), "a report's delta must be at least 0 and below 1"),
             (("compose", "--releases=0.5x0"), "number of releases"),
             (("compose", "--releases=0.5", "--delta=1"), "delta must be at least 0 and below 1"),
-            (("compose", "--releases=0.5", "--plot", "x.txt"), "x.txt must end in .png or .pdf or .svg"),
+            (("compose", "--releases=0.5", "--plot", "x.txt"), "x.txt must end in .png, .pdf or .svg"),
             (("compose", "--input=missing.csv"), "missing.csv"),
             (("compose", "--releases=0.5x20000000,0.1"), "1 to 10,000,000"),
             (("majority", "--total=651", "--reports=3"), "up to 650 nats"),

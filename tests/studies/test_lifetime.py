@@ -91,7 +91,7 @@ class TestCommand:
         ("arguments", "text"),
         [
             (("--devices=10",), "10,000 to 10,000,000"),
-            (("--quick", "--plot", "life.txt"), "must end in .csv or .png or .pdf or .svg"),
+            (("--quick", "--plot", "life.txt"), "must end in .csv, .png, .pdf or .svg"),
             (("--output", "/nowhere/life.csv", "--devices=1"), "folder /nowhere does not exist"),
         ],
     )

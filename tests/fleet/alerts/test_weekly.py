@@ -86,7 +86,7 @@ class TestMail:
                 at = MONDAY + datetime.timedelta(hours=hours)
                 watch.clock = lambda at=at: at
                 watch.turn(at.timestamp())
-            weekly = [mail for mail in mails if mail["Subject"] == "The week of home"]
+            weekly = [mail for mail in mails if mail["Subject"] == "Weekly summary: home"]
             assert len(weekly) == 2
             html = weekly[0].get_body(("html",)).get_content()
             assert "<svg " in html

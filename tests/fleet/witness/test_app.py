@@ -226,7 +226,7 @@ class TestPage:
     def test_a_new_witness(self, port):
         text = self.page(port)
         assert f"Witness {KEY.name} of the log {ORIGIN} It has not signed the log yet." in text
-        assert "It has refused nothing." in text
+        assert "It has not refused anything." in text
         assert str(KEY.public(COSIGNATURE)) in text
 
     def test_says_what_it_saw_and_refused(self, port, log, clock):

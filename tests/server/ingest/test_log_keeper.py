@@ -191,12 +191,12 @@ class TestChange:
             with caplog.at_level(logging.INFO):
                 serving.turn()
                 serving.turn()
-            waits = [r.getMessage() for r in caplog.records if "waits" in r.getMessage()]
+            waits = [r.getMessage() for r in caplog.records if "is waiting" in r.getMessage()]
             due = (serving.now() + DAY + datetime.timedelta(seconds=60)).astimezone()
             minutes = {f"{due + datetime.timedelta(seconds=shift):%a %H:%M}" for shift in (-60, 0)}
             assert len(waits) == 1
             assert waits[0] in {
-                f"temp of fleet home waits until {minute}: witnesses allow one change a day"
+                f"temp of fleet home is waiting until {minute}: witnesses allow one change a day"
                 for minute in minutes
             }
             assert serving.question == OLD
@@ -220,7 +220,7 @@ class TestChange:
             assert serving.question == OLD
             assert verified(serving, witness, late, need=2) == 0
             assert serving.announcer._waiting == {
-                TOPIC: "temp of fleet home waits until witness w2.example has signed it"
+                TOPIC: "temp of fleet home is waiting until witness w2.example has signed it"
             }
             late.answer = None
             until(lambda: serving.turn() and serving.question == NEW, serving.announcer._waiting)
@@ -257,7 +257,7 @@ class TestChange:
             serving.turn(hours=100)
             assert serving.question == OLD
             assert serving.keeper.waiting == {
-                TOPIC: "temp of fleet home waits until witness w1.example has signed its last change"
+                TOPIC: "temp of fleet home is waiting until witness w1.example has signed its last change"
             }
 
     def test_list_of_every_is_not_logged(self, home):
@@ -266,7 +266,9 @@ class TestChange:
             home.add_experiment("home", payload_of(experiment(group="fw", groups=["1"], every=[1, 90])))
             serving.turn(hours=25)
             assert serving.question == OLD
-            assert serving.keeper.waiting[TOPIC].startswith("temp of fleet home waits until its every is one")
+            assert serving.keeper.waiting[TOPIC].startswith(
+                "temp of fleet home is waiting until its every is one"
+            )
 
     def test_field_that_is_there_twice_is_not_logged(self, home):
         with Serving(home) as serving:
@@ -274,7 +276,7 @@ class TestChange:
             serving.turn()
             assert serving.log == []
             assert serving.keeper.waiting[TOPIC].startswith(
-                "temp of fleet home waits until each field is once"
+                "temp of fleet home is waiting until each field is once"
             )
 
     def test_only_the_newest_of_several_is_announced(self, home):
@@ -360,7 +362,7 @@ class TestWitnesses:
             assert TOPIC not in serving.retained
             assert "no fleet has a current experiment" not in caplog.text
             assert serving.keeper.waiting[TOPIC].endswith(
-                "waits until witness w1.example has signed the log since this start"
+                "is waiting until witness w1.example has signed the log since this start"
             )
             assert "cannot be reached" in serving.keeper.warnings[0]
             home.withdraw_experiment("home", "temp")
@@ -379,8 +381,8 @@ class TestWitnesses:
             serving.turn()
             third = topics.experiment_topic("home", "third")
             assert serving.keeper.waiting[third] == (
-                "third of fleet home waits because witness w1.example has signed what this store does not "
-                "have"
+                "third of fleet home is waiting because witness w1.example has signed what this store does "
+                "not have"
             )
             assert "hushmote log restore URL|FOLDER" in serving.keeper.warnings[0]
             assert serving.question == OLD  # what the log has is still announced
@@ -412,7 +414,7 @@ class TestWitnesses:
                 assert len(serving.log) == 2
                 assert serving.retained[TOPIC] == logged
                 assert serving.keeper.waiting[TOPIC] == (
-                    "temp of fleet home waits until it is added or signed again, with a serial above "
+                    "temp of fleet home is waiting until it is added or signed again, with a serial above "
                     f"{keys.signed_serial(logged)}, which the log has"
                 )
                 (experiment_overview,) = overview(old, serving.now()).experiments
@@ -611,7 +613,7 @@ def test_status_says_what_waits(home, witness):
         home.add_experiment("home", NEW)
         (experiment_overview,) = overview(home, serving.now()).experiments
         words = experiment_overview.problems()["waiting"]
-        assert words.startswith("Its newest version waits until ")
+        assert words.startswith("Its newest version is waiting until ")
         assert words.endswith(": witnesses allow one change a day.")
         (experiment_overview,) = overview(home, serving.now() + 2 * DAY).experiments
         assert (

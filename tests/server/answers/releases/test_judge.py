@@ -572,7 +572,7 @@ class TestRollout:
         result = verdict_on(store, 10)
         assert result.rollout_sentence() == (
             "How many devices run 2.4.0 is unknown: 1,000 of 1,001 devices that reported to board_crash have "
-            "no reports left, so their firmware is unknown. Only your update server can tell."
+            "no reports left, so their firmware is unknown. Only your update server knows."
         )
         assert result.to_dict()["rollout"]["part"] is None
 

@@ -490,6 +490,14 @@ def _finest_rows(estimate: FleetEstimate) -> int:
     return finest
 
 
+def check_rows(experiment: Experiment) -> None:
+    """Raise UsageError if a number of rows cannot apply to an experiment, because it has no number."""
+    if not any(part.type == "number" for part in parts_of(experiment) or [experiment]):
+        raise UsageError(
+            f"{option('rows')} groups a number's bins, but {experiment.name} has no number; omit it"
+        )
+
+
 def _check_answerable(experiments: Sequence[Experiment], question: Question) -> None:
     """Raise UnanswerableError for the first option that one of the experiment's versions cannot answer."""
     processed = question.post != "raw"
@@ -514,11 +522,8 @@ def _check_answerable(experiments: Sequence[Experiment], question: Question) -> 
         if is_set:
             require(experiments, kinds, f"omit {name}{instead}")
     require(experiments, OF_VALUES | _WITHOUT_VALUES, "nothing here asks that")
-    numbers = [part for part in parts_of(experiments[-1]) or experiments[-1:] if part.type == "number"]
-    if question.rows and not (numbers or question.is_trend):
-        raise UsageError(
-            f"{option('rows')} groups a number's bins, but {experiments[-1].name} has no number; omit it"
-        )
+    if question.rows and not question.is_trend:
+        check_rows(experiments[-1])
     if not question.ranges:
         unnamed = OF_VALUES | _WITHOUT_VALUES - {"candidates"}
         listed = command(f"{option('candidates', 'FILE')}, one per line", "candidates")

@@ -332,7 +332,10 @@ class TestDefinition:
             ('day = "Europe/Berlin"', 'day needs hourly windows: add window = "hour", or omit day'),
             ('week = "sunday"\nwindow = "day"', 'week needs hourly windows: add window = "hour"'),
             ('day = "Berlin"\nwindow = "hour"', "day: it must be a time zone .*did you mean Europe/Berlin"),
-            ('day = "Europe"\nwindow = "hour"', r"\(there are Europe/Amsterdam, Europe/Andorra, .* and others"),
+            (
+                'day = "Europe"\nwindow = "hour"',
+                r"\(there are Europe/Amsterdam, Europe/Andorra, .* and others",
+            ),
             ('day = "Asia/Tokio"\nwindow = "hour"', r"\(did you mean Asia/Tokyo\?\)"),
             ('day = "Europe/Frankfurt"\nwindow = "hour"', r"\(there are Europe/Amsterdam, .* and others\)"),
             ('day = "GMT+1"\nwindow = "hour"', r"not 'GMT\+1' \(name a place, so that clocks change"),

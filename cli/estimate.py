@@ -39,6 +39,7 @@ _AgainstLast = Annotated[
         metavar="LENGTH", help="Compare the last 7d, 12h or 2w with the same length of time before."
     ),
 ]
+_WITH_EPSILON = (".csv", ".json")
 _OPTION_SETTINGS: dict[str, dict[str, Any]] = {
     "last": {"metavar": "LENGTH"},
     "group": {"metavar": "VALUE"},
@@ -78,6 +79,8 @@ def estimate_command(
         names = sorted({version.experiment.name for version in versions})
         choose_name("experiment", options["experiment"], names, f"in fleet {name}")
         question = Question(fleet=name, **options)
+        if not (privacy or as_json or any(path.suffix.lower() in _WITH_EPSILON for path in paths)):
+            _refuse_epsilon_options(question)
         if against_last:
             question = _against_last(question, against_last)
         # Imported lazily so that the errors above appear quickly.
@@ -118,6 +121,13 @@ def estimate_command(
         tables.out.print(f"\n{reply.guide.words()}")
         for path in paths:
             tables.out.print(f"written: {path}")
+
+
+def _refuse_epsilon_options(question: Question) -> None:
+    """Raise UsageError for options that change only an ε, which is not shown."""
+    for name in ("delta", "honest"):
+        if getattr(question, name) != Question.model_fields[name].default:
+            raise UsageError(f"--{name} changes only the ε of the histogram: add --privacy, or omit --{name}")
 
 
 def _against_last(question: Question, length: str) -> Question:

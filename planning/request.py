@@ -185,6 +185,8 @@ def reading_of(request: PlanRequest) -> Reading:
     reading = _values(request.values)
     if (low is None) != (high is None):
         raise PlanError("--low and --high must be given together", "low")
+    if request.unit and (reading.yes_no or reading.labels):
+        raise PlanError("--unit applies only to a number: omit it", "unit")
     if low is not None and high is not None:
         if reading.yes_no or reading.labels:
             raise PlanError("--low and --high apply only to a number, whose --values is its number of bins")

@@ -12,22 +12,37 @@ from .errors import UsageError
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 DAY, HOUR = datetime.timedelta(days=1), datetime.timedelta(hours=1)
 _ZONE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+){0,2}")
+_OFFSET = re.compile(r"(GMT|UTC)?[-+−]\d{1,2}(:?\d\d)?", re.IGNORECASE)
 _LONGEST_ZONE = 64
+_LONGEST_ABBREVIATION = 4  # such as CEST, which is close to EST
 _UNUSUAL = ("posix/", "right/", "localtime", "posixrules", "Factory")  # files that are not a place's zone
 
 
 def check_zone(name: str) -> str:
     """Return the name of a time zone, or raise ValueError if the IANA database does not have it."""
     if not name or name.startswith(_UNUSUAL) or _load(name) is None:
-        places = {zone.rpartition("/")[2].lower(): zone for zone in sorted(zoneinfo.available_timezones())}
-        word = name.rpartition("/")[2].lower().replace(" ", "_")
-        close = difflib.get_close_matches(word, places, 1)
-        suggestion = f" (did you mean {places[close[0]]}?)" if close else ""
         raise ValueError(
             'it must be a time zone in the IANA database, such as "Europe/Berlin", '
-            f"not {name[:40]!r}{suggestion}"
+            f"not {name[:40]!r}{_suggest(name)}"
         )
     return name
+
+
+def _suggest(name: str) -> str:
+    """Return a hint with zones that a wrong name may mean, in brackets, or ""."""
+    if _OFFSET.fullmatch(name):  # Etc/GMT+1 is an hour behind UTC
+        return " (name a place, so that clocks change as they do there)"
+    zones = [zone for zone in sorted(zoneinfo.available_timezones()) if not zone.startswith(_UNUSUAL)]
+    words = name[:_LONGEST_ZONE].lower().replace(" ", "_").strip("/")
+    in_area = [zone for zone in zones if zone.lower().startswith(f"{words}/")]
+    if not in_area:
+        area = words.rpartition("/")[0]
+        in_area = [zone for zone in zones if area and zone.lower().startswith(f"{area}/")]
+        places = {zone.rpartition("/")[2].lower(): zone for zone in in_area or zones}
+        cutoff = 1.0 if len(words) <= _LONGEST_ABBREVIATION else 0.75
+        if close := difflib.get_close_matches(words.rpartition("/")[2], places, 1, cutoff):
+            return f" (did you mean {places[close[0]]}?)"
+    return f" (there are {', '.join(in_area[:3])} and others)" if len(in_area) > 3 else ""
 
 
 def check_text(day: str, week: str) -> None:

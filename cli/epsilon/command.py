@@ -45,12 +45,13 @@ from ...server.wire.experiments import scale_of
 from ...server.words.epsilon import belief
 from ...server.words.experiment import unprotected
 from ...simulator import population
-from ..options import DEFAULT_STORE, AsJson, StoreUrl, choose_fleet, print_json
+from ..options import DEFAULT_STORE, AsJson, StoreUrl, choose_fleet, on_command_line, print_json
 from ..output import PICTURES, Pictures, check_paths
 from . import tables
 
 
 def epsilon_command(  # noqa: PLR0913 - one for each option
+    context: typer.Context,
     what: Annotated[
         str,
         typer.Argument(
@@ -93,6 +94,10 @@ def epsilon_command(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Choose ε from a disclosure risk: what an attacker may come to believe."""
     paths = check_paths(output, *PICTURES)
+    if reports is None and histogram is None and on_command_line(context, "delta"):
+        raise UsageError("--delta applies to several reports: add --reports or --histogram, or omit --delta")
+    if "@" not in prior and on_command_line(context, "store"):
+        raise UsageError("--store has the prior: add --prior EXPERIMENT@FLEET, or omit --store")
     values, mechanism_by_epsilon, known_prior = _load_values(what, prior, store)
     targets = tuple(values.target(text) for text in about) if about else None
     probability("delta", delta)

@@ -83,6 +83,9 @@ def plan_command(
     from .run import run, run_release, run_set  # imported here so that usage errors are fast
 
     rules = ReadingRules(tuple(fields.pop("keep_value") or ()), fields.pop("decimal") or "")
+    if input is None and rules != ReadingRules():
+        name = "--keep-value" if rules.keep else "--decimal"
+        raise UsageError(f"{name} says how to read --input: add --input FILE:COLUMN, or omit {name}")
     questions, pack = fields.pop("question") or [], fields.pop("pack")
     values = {"rise": rise, "margin": worse_by, "days": days, "every": every}
     given = {name: value for name, value in values.items() if value is not None}

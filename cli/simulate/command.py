@@ -52,7 +52,10 @@ def simulate_command(  # noqa: PLR0913 - one for each option
         list[str] | None, typer.Option("--range", help="low:high in the reading's unit, a label, or a text.")
     ] = None,
     quantiles: Annotated[list[float] | None, typer.Option("--quantile", help="Between 0 and 1.")] = None,
-    rows: Annotated[int, typer.Option(help="Maximum number of rows in a number's histogram.", min=1)] = 16,
+    rows: Annotated[
+        int | None,
+        typer.Option(help="Maximum number of rows in a number's histogram.", min=1, show_default="16"),
+    ] = None,
     seed: Annotated[
         int | None,
         typer.Option(help="Seed that makes a run repeatable; by default every run differs.", min=0),

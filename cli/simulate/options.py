@@ -22,7 +22,7 @@ class SimulateOptions:
     calls: float | None
     ranges: list[str] | None
     quantiles: list[float] | None
-    rows: int
+    rows: int | None
     seed: int | None
     output: list[Path] | None
     csv_dialect: CsvDialect

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...server.answers import tables
 from ...server.answers.answer import Answer, Answers
+from ...server.answers.ask import ROWS, check_rows
 from ...server.answers.rows import Row, coverage
 from ...server.answers.summary import answer_in_focus, exactness, half_width
 from ...server.errors import UsageError
@@ -30,6 +31,9 @@ from .options import CONVERGENCE, SUFFIXES, SimulateOptions
 def run(options: SimulateOptions) -> None:
     """Simulate a fleet, and print and write the result; raise UsageError if the options are incompatible."""
     faithful = options.faithful or bool(options.faults)
+    if not (options.population or "").startswith("file:"):
+        message = "numbers are read only from files: add --population file:FILE:COLUMN, or omit"
+        _refuse(message, {"--keep-value": options.rules.keep, "--decimal": options.rules.decimal})
     if not faithful:
         message = "only real clients (--faithful) are divided among workers; omit"
         _refuse(message, {"--workers": options.workers})
@@ -39,9 +43,13 @@ def run(options: SimulateOptions) -> None:
             {
                 "--range": options.ranges,
                 "--quantile": options.quantiles,
+                "--rows": options.rows,
                 "--output": options.output,
                 "--faithful": faithful,
                 "--attack": options.attack,
+                "--privacy": options.privacy,
+                "--verbose": options.verbose,
+                "--csv-dialect": options.csv_dialect != "plain",
             },
         )
         from .days import fill_store
@@ -56,10 +64,13 @@ def run(options: SimulateOptions) -> None:
         path for path in paths if path.stem == CONVERGENCE and path.suffix in output.PICTURES
     ]
     ranges, quantiles = options.ranges or [], options.quantiles or []
+    definition = load_experiment(options.file)
+    if options.rows is not None and definition.type != "text":
+        check_rows(definition.experiment())
     with workers(options.workers) as pool, progress("simulating", 1.0) as advance:
         try:
             estimate = simulate(
-                load_experiment(options.file),
+                definition,
                 devices=options.devices,
                 population=options.population,
                 keep_value=options.rules.keep,
@@ -76,7 +87,7 @@ def run(options: SimulateOptions) -> None:
             )
         except EstimateError as e:
             raise EstimateError(f"{e}; use more --devices or --calls") from None
-    answers = select_answers(estimate, options.rows, ranges, quantiles)
+    answers = select_answers(estimate, options.rows or ROWS, ranges, quantiles)
     result = to_dict(estimate, answers, options.seed)
     for path in paths:
         if path in convergence_paths and estimate.convergence:
@@ -128,7 +139,7 @@ def show(
 
 def _refuse(text: str, options: dict[str, Any]) -> None:
     """Raise UsageError if any of the options is given."""
-    names = [name for name, value in options.items() if value not in (None, [], False)]
+    names = [name for name, value in options.items() if value]
     if names:
         raise UsageError(f"{text} {', '.join(names)}")
 
@@ -143,24 +154,26 @@ def _whole(calls: float | None) -> int | None:
 
 
 def select_answers(
-    estimate: SimulatedEstimate, rows: int = 16, ranges: Sequence[str] = (), quantiles: Sequence[float] = ()
+    estimate: SimulatedEstimate, rows: int = ROWS, ranges: Sequence[str] = (), quantiles: Sequence[float] = ()
 ) -> Answers:
     """Return the answers to show for a simulation."""
+    versions = estimate.estimates.versions
+    if ranges:
+        require(versions, ("ranges", "candidates"), "omit --range")
+    if quantiles:
+        require(versions, "quantiles", "omit --quantile")
     if "discovery" in estimate.answers:
         return Answers([estimate.discover()])
     if estimate.experiment.type == "text":
         return Answers([estimate.candidates(ranges or estimate.texts or (), most=rows)])
     if estimate.experiment.type == "pair":
         return estimate.pairs.summary(rows)
-    versions = estimate.estimates.versions
     answers: list[Answer] = []
     if "frequencies" in estimate.answers:
         answers.append(estimate.histogram(rows))
     if ranges:
-        require(versions, "ranges", "omit --range")
         answers.append(estimate.share(*ranges))
     if quantiles:
-        require(versions, "quantiles", "omit --quantile")
         answers.append(estimate.quantile(*quantiles))
     if "mean" in estimate.answers:
         answers.append(estimate.mean())

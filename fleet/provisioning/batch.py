@@ -25,12 +25,13 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...server import private_file
 from ...server.errors import ProvisionError, refusing
+from ...server.store.versions import VersionRefused
 from ...server.wire.keys import FleetKeys
 from ...server.wire.topics import check_device
 from . import authority, firmware
@@ -126,8 +127,16 @@ class Batch:
                 network = dataclasses.replace(network, certificate=certificate)
             yield self._settings(device, network)
 
-    def register(self, devices: Sequence[DeviceSettings]) -> None:
-        """Let the fleet admit devices; repeating it changes nothing."""
+    def register(self, devices: Sequence[DeviceSettings], *, are_new: bool) -> None:
+        """Let the fleet admit devices.
+
+        Args:
+            devices: The devices.
+            are_new: Whether they have never been registered, so that others have their ids if they exist.
+
+        Raises:
+            ProvisionError: If another device has one of the ids.
+        """
         if self.folder is not None:
             self.folder.register_devices(
                 [
@@ -138,7 +147,7 @@ class Batch:
                 {s.device_id: s.mqtt_password or "" for s in devices if self.login},
             )
         if self.store is not None:
-            self.store.allow_devices(self.fleet, [s.device_id for s in devices])
+            self.store.allow_devices(self.fleet, [s.device_id for s in devices], are_new=are_new)
 
 
 @dataclasses.dataclass
@@ -227,16 +236,17 @@ def provision_devices(
                 f"{out} has {len(begun):,} devices already: give that --count or more, or another --out"
             )
         before, ids = len(roster.files), _ids(batch, begun)
+        _claim(out, batch, in_progress)
         advance(before)
         if in_progress:
-            _finish(out, batch, in_progress, roster)
+            _finish(out, batch, in_progress, roster, are_new=False)
             advance(len(in_progress))
         while len(roster.files) < batch.count:
             group: list[DeviceSettings] = []
             for settings in batch.make([*islice(ids, min(GROUP, batch.count - len(roster.files)))], now):
                 group.append(settings)
                 advance(0.5)
-            _finish(out, batch, group, roster)
+            _finish(out, batch, group, roster, are_new=True)
             advance(0.5 * len(group))
         if batch.target is Firmware.NVS:
             _put_mfg(out, roster.files)
@@ -244,7 +254,9 @@ def provision_devices(
         return BatchResult(len(roster.files), len(roster.files) - before)
 
 
-def _finish(out: Path, batch: Batch, group: Sequence[DeviceSettings], roster: _Roster) -> None:
+def _finish(
+    out: Path, batch: Batch, group: Sequence[DeviceSettings], roster: _Roster, *, are_new: bool
+) -> None:
     """Store a group's keys, register its devices, write their files, and add them to the roster."""
     settings_files: dict[Path, bytes] = {}
     files: dict[Path, bytes] = {}
@@ -260,7 +272,11 @@ def _finish(out: Path, batch: Batch, group: Sequence[DeviceSettings], roster: _R
             folder = batch.folder.path / DEVICES
             settings_files[provision.settings_path(settings.device_id, folder)] = settings.to_json()
     _put_state(out, batch, group)
-    batch.register(group)
+    try:
+        batch.register(group, are_new=are_new)
+    except VersionRefused:  # the ids are another's, and may not be registered when the batch continues
+        _put_state(out, batch, ())
+        raise
     with refusing(ProvisionError, f"write the devices' files in {out}"):
         private_file.replace_all(settings_files | files)
     roster.add(rows)
@@ -274,18 +290,53 @@ def _numbered(first: str, at: int) -> str:
     return f"{match[1]}{int(match[2]) + at:0{len(match[2])}}"
 
 
+def _claim(out: Path, batch: Batch, in_progress: Sequence[DeviceSettings]) -> None:
+    """Reserve a batch's numbered ids among the batches beside it.
+
+    A fleet without a folder or a list of devices has no other record of its ids.
+
+    Raises:
+        ProvisionError: If another batch has one of them.
+    """
+    if batch.first is None:
+        return
+    ids = {_numbered(batch.first, i) for i in range(batch.count)}
+    with refusing(ProvisionError, f"lock {out.parent}"), private_file.locked(out.parent, wait=True):
+        for path in sorted(out.parent.glob(f"*/{STATE}")):
+            if path.parent.samefile(out):
+                continue
+            if device := min(ids & _claimed_ids(path, batch), default=None):
+                raise ProvisionError(
+                    f"device {device} of fleet {batch.fleet} is in {path.parent}: give another --first"
+                )
+        _put_state(out, batch, in_progress)
+
+
+def _claimed_ids(path: Path, batch: Batch) -> set[str]:
+    """Return the ids of the fleet's batch with this state, finished or not; none if it cannot be read."""
+    try:
+        state = json.loads(path.read_bytes())
+        if state["fleet"] != batch.fleet:
+            return set()
+        claimed = min(int(state.get("count", 0)), MAX_COUNT) if state["first"] else 0
+        ids = {_numbered(state["first"], i) for i in range(claimed)}
+        ids |= {device["device_id"] for device in state["pending"]}
+        roster = _Roster.read(path.with_name(ROSTER), Firmware(state["for"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError, ProvisionError):
+        return set()
+    return ids | roster.files.keys()
+
+
 def _ids(batch: Batch, done: Collection[str]) -> Iterator[str]:
-    """Yield the ids of the devices that are still to be made.
+    """Return the ids of the devices that are still to be made.
 
     Raises:
         ProvisionError: If a device outside this batch has one of them.
     """
     folder_ids = batch.folder.device_ids() if batch.folder is not None else set[str]()
     if batch.first is None:
-        while True:
-            device = secrets.token_hex(8)
-            if device not in folder_ids and device not in done:
-                yield device
+        random = (secrets.token_hex(8) for _ in count())
+        return (device for device in random if device not in folder_ids and device not in done)
     numbered = (_numbered(batch.first, i) for i in range(batch.count))
     ids = [device for device in numbered if device not in done]
     store_ids = batch.store.known_devices(batch.fleet, ids) if batch.store is not None else frozenset[str]()
@@ -294,7 +345,7 @@ def _ids(batch: Batch, done: Collection[str]) -> Iterator[str]:
             raise ProvisionError(
                 f"device {device} of fleet {batch.fleet} already exists: give another --first"
             )
-    yield from ids
+    return iter(ids)
 
 
 @contextlib.contextmanager
@@ -343,7 +394,7 @@ def _read_state(out: Path, batch: Batch) -> list[DeviceSettings]:
 
 
 def _put_state(out: Path, batch: Batch, pending: Sequence[DeviceSettings]) -> None:
-    state = batch.description() | {"pending": [dataclasses.asdict(s) for s in pending]}
+    state = batch.description() | {"count": batch.count, "pending": [dataclasses.asdict(s) for s in pending]}
     _put(out / STATE, json.dumps(state).encode() + b"\n")
 
 

@@ -317,7 +317,8 @@ class FleetFolder:
             logins: Device id to password, for devices without a certificate.
 
         Raises:
-            FolderError: If a device is revoked or has another certificate, or the folder cannot be written.
+            FolderError: If a device is revoked or has another certificate or password, or the folder cannot
+                be written.
         """
         with self._alone():
             journal = self.journal()
@@ -334,6 +335,8 @@ class FleetFolder:
             if logins:
                 lines = self._logins()
                 for device, password in logins.items():
+                    if device in lines and not broker_config.has_password(lines[device], password):
+                        raise FolderError(f"device {device} already exists: choose another id")
                     if device not in lines:
                         lines[device] = broker_config.password_line(device, password)
                 self.put("broker/passwords", broker_config.passwords(lines).encode())

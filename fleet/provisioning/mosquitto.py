@@ -108,10 +108,20 @@ def mosquitto_conf(plan: FleetSpec) -> str:
 
 def password_line(device: str, password: str) -> str:
     """Return a line for mosquitto's password file: PBKDF2 with SHA-512, as written by mosquitto_passwd."""
-    salt = secrets.token_bytes(_SALT_BYTES)
+    return _password_line(device, password, secrets.token_bytes(_SALT_BYTES))
+
+
+def _password_line(device: str, password: str, salt: bytes) -> str:
     digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, _ITERATIONS)
     encoded = "$".join(base64.b64encode(b).decode() for b in (salt, digest))
     return f"{check_device(device)}:$7${_ITERATIONS}${encoded}"
+
+
+def has_password(line: str, password: str) -> bool:
+    """Return whether a line of password_line() is for this password."""
+    device, _, rest = line.partition(":")
+    salt = base64.b64decode(rest.split("$")[3])
+    return secrets.compare_digest(line, _password_line(device, password, salt))
 
 
 def passwords(lines: Mapping[str, str]) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from ...server import special
 from ...server.answers import suppression
 from ...server.answers.finding import find
-from ...server.answers.query import Facts, Selection
-from ...server.answers.releases.evidence import SPENT_SHARE, GroupDays
+from ...server.answers.query import SPENT_SHARE, Facts, Selection
+from ...server.answers.releases.evidence import GroupDays
 from ...server.budgets import remaining
 from ...server.budgets.policy import Policy
 from ...server.budgets.remaining import FleetLedger

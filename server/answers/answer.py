@@ -21,6 +21,7 @@ from ..extras import require
 from ..local_days import UTC_DAYS, Calendar
 from ..plain_text import CsvDialect, cell
 from ..wire.experiments import scale_of
+from ..words.scope import Population
 from . import periods, tables
 from .rows import CONFIDENCE, AnswerRows, FoundRow, Kind, Quantity, Row
 from .tables import Printable
@@ -202,6 +203,7 @@ class Frame:
         about: A description of the reports that the table is based on.
         against: For a change, a description of the reports it is compared with.
         calendar: The experiment's calendar.
+        population: What shares are shares of.
     """
 
     unit: str = ""
@@ -209,6 +211,7 @@ class Frame:
     about: str = ""
     against: str = ""
     calendar: Calendar = UTC_DAYS
+    population: Population = "devices"
 
     def answer(
         self, kind: Kind, estimates: Estimates, rows: Iterable[Row], quantity: Quantity = "share", **more: Any

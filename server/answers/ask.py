@@ -72,6 +72,7 @@ class Reply:
         every_day: Both ε values for someone who has seen every completed window separately.
         left_out: A sentence on the reports of other versions that the answers leave out, or "".
         days_note: A sentence that says why days are approximate, or "".
+        population_note: A sentence that says why shares are not of devices, or "".
         groups: The number of reports by value of the open group, or None if the experiment has none.
     """
 
@@ -86,13 +87,15 @@ class Reply:
     rows_words: str = ""
     left_out: str = ""
     days_note: str = ""
+    population_note: str = ""
     groups: GroupReports | None = None
 
     @property
     def headline(self) -> str:
         """The opening sentence, on the rows that the question names, or else on the findings; may be ""."""
         text = self.rows_words or self._finding
-        notes = (note for note in (self.left_out, self.days_note) if note not in text)
+        notes = (self.population_note, self.left_out, self.days_note)
+        notes = (note for note in notes if note not in text)
         return " ".join([text, *notes]).strip()
 
     @property
@@ -181,6 +184,7 @@ def ask(facts: Facts, question: Question) -> Reply:
     words = guide(answers, every_day, windows, unprotected(estimate.experiment))
     rows_words = "" if against else describe_rows(facts, answers, question, resolved)
     selected = facts.selected(selection)
+    states_shares = any(table.quantity == "share" for table in answers)
     return Reply(
         resolved.question,
         estimate,
@@ -193,6 +197,7 @@ def ask(facts: Facts, question: Question) -> Reply:
         rows_words,
         selected.left_out(),
         selected.days_note,
+        "" if against or not states_shares else selected.population_note(),
         selected.reports_by_value,
     )
 
@@ -276,11 +281,14 @@ def _table_in_words(table: Answer, experiment: Experiment, scope: str) -> str:
         rows = list({row.name: row for row in rows}.values())
     listed = list[str]()
     for row in rows[:_MAX_IN_WORDS]:
-        value = sentences.amount(row, unit) if table.tells(row) else "too few reports to say"
+        # A pair's share is of the devices that meet a condition.
+        population = "" if experiment.type == "pair" else table.population
+        has_enough = table.tells(row)
+        value = sentences.amount(row, unit, ENGLISH, population) if has_enough else "too few reports to say"
         value += APPROXIMATE_MARK * table.approximate
         title = _title(row, experiment, table.unit)
-        if experiment.type == "pair":  # a share of the devices that meet a condition
-            listed.append(f"{value.replace(' of devices', '')} with {title}")
+        if experiment.type == "pair":
+            listed.append(f"{value} with {title}")
         elif unit is None and row.lower is None:
             listed.append(f"{title}: {value}")
         else:
@@ -351,7 +359,7 @@ def estimate_of(facts: Facts, selection: Selection, question: Question) -> Fleet
     estimate = FleetEstimate(estimates, str(selection), unit, question.confidence, None, sources)
     version, left_out = selection.version, selected.left_out()
     more = {"boards": selected.boards, "left_out": left_out, "calendar": selected.calendar}
-    return replace(estimate, version=version, **more)
+    return replace(estimate, version=version, population=selected.population, **more)
 
 
 def trend_tables(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[str]) -> Answers:
@@ -372,7 +380,7 @@ def trend_tables(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[
     names = scope.span(list(windows)) if question.by else span(windows, calendar)
     names += f", days in {calendar.day}" if question.by and calendar.is_local else ""
     about = which_reports(selection.fleet, names, boards=selected.boards)
-    frame = Frame(unit, question.confidence, about, calendar=calendar)
+    frame = Frame(unit, question.confidence, about, calendar=calendar, population=selected.population)
     tables = trend(windows, statistics, frame, question.quantiles, question.pair)
     tables = Answers(_with_partial_groups(table, facts, selected, question.by or "") for table in tables)
     newest = list(windows.values())[-1].experiment
@@ -490,6 +498,14 @@ def _finest_rows(estimate: FleetEstimate) -> int:
     return finest
 
 
+def check_rows(experiment: Experiment) -> None:
+    """Raise UsageError if a number of rows cannot apply to an experiment, because it has no number."""
+    if not any(part.type == "number" for part in parts_of(experiment) or [experiment]):
+        raise UsageError(
+            f"{option('rows')} groups a number's bins, but {experiment.name} has no number; omit it"
+        )
+
+
 def _check_answerable(experiments: Sequence[Experiment], question: Question) -> None:
     """Raise UnanswerableError for the first option that one of the experiment's versions cannot answer."""
     processed = question.post != "raw"
@@ -514,11 +530,8 @@ def _check_answerable(experiments: Sequence[Experiment], question: Question) -> 
         if is_set:
             require(experiments, kinds, f"omit {name}{instead}")
     require(experiments, OF_VALUES | _WITHOUT_VALUES, "nothing here asks that")
-    numbers = [part for part in parts_of(experiments[-1]) or experiments[-1:] if part.type == "number"]
-    if question.rows and not (numbers or question.is_trend):
-        raise UsageError(
-            f"{option('rows')} groups a number's bins, but {experiments[-1].name} has no number; omit it"
-        )
+    if question.rows and not question.is_trend:
+        check_rows(experiments[-1])
     if not question.ranges:
         unnamed = OF_VALUES | _WITHOUT_VALUES - {"candidates"}
         listed = command(f"{option('candidates', 'FILE')}, one per line", "candidates")

@@ -268,6 +268,8 @@ def find(
         parts += [sentences.unanswered(f.title, visible(f.error)) for f in findings if not f.enough]
     if last := _last_window_if_silent(tuple(selected.all_counts), facts.at, selected.calendar):
         parts.append(sentences.last_report(last, selected.now, write))
+    if any(finding.enough and finding.quantity == "share" for finding in findings):
+        parts.append(selected_windows.population_note(write))
     parts += [selected_windows.left_out(write), selected_windows.days_note] if windows else []
     lines = tuple(dict.fromkeys(filter(None, parts)))
     return Findings(selection.fleet, name, purpose, reports, windows, findings, enough, lines)
@@ -503,7 +505,7 @@ class _Asker:
                 text = f"None of the {len(ask.texts)} listed texts stands out yet."
                 return replace(none, title="Listed texts", sentence=text)
             title = f"Most common of the {len(ask.texts)} listed texts is {visible(row.name)}"
-        head = f"{title}: {sentences.amount(row, unit, self.write)}"
+        head = f"{title}: {sentences.amount(row, unit, self.write, self.chosen.population)}"
         answer = _answer(ask)
         none = replace(none, sentence=head, approximate=estimate.approximate)
         return self._complete_finding(none, row, unit, answer, lambda estimate: _row(ask, estimate)[0])
@@ -522,7 +524,9 @@ class _Asker:
             )
         leader_names = [names[i] for i in likely_leaders.indices]
         text = sentences.most_common(
-            leader_names, likely_leaders.chance, sentences.amount(row, None, self.write)
+            leader_names,
+            likely_leaders.chance,
+            sentences.amount(row, None, self.write, self.chosen.population),
         )
         none = replace(
             none, title=words.capitalize(names[index]), sentence=text, approximate=estimate.approximate

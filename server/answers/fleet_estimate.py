@@ -26,7 +26,7 @@ from ..mechanisms.common_values import same_values
 from ..wire.experiments import value_count
 from ..words import versions
 from ..words.numbers import counted
-from ..words.scope import which_reports
+from ..words.scope import Population, which_reports
 from . import change, moments, pairs, texts
 from .answer import PLAIN, Answer, Answers, Frame, Tables
 from .pairs import PairAnswers
@@ -66,6 +66,7 @@ class FleetEstimate(Tables):
         boards: The boards whose reports were used, such as "boards with firmware 2.4.0", or "" for all.
         left_out: A sentence on the reports of other versions that the estimate leaves out, or "".
         calendar: The experiment's calendar.
+        population: What shares are shares of; see Selected.population.
     """
 
     estimates: Estimates
@@ -80,6 +81,7 @@ class FleetEstimate(Tables):
     boards: str = ""
     left_out: str = ""
     calendar: Calendar = UTC_DAYS
+    population: Population = "devices"
     _post: dict[str, Shares] = field(default_factory=dict, init=False, compare=False)
 
     @property
@@ -346,7 +348,7 @@ class FleetEstimate(Tables):
     @property
     def _frame(self) -> Frame:
         unit = "" if self.experiment.type == "text" else self.unit
-        return Frame(unit, self.confidence, self.which, calendar=self.calendar)
+        return Frame(unit, self.confidence, self.which, calendar=self.calendar, population=self.population)
 
     def _answer(
         self, kind: Kind, rows: Sequence[Row], note: str = "", quantity: Quantity = "share", post: str = ""

@@ -21,7 +21,7 @@ from ..hints import option
 from ..mechanisms.views.factors import parts_of
 from ..wire.experiments import value_count
 from .question import PairQuestion
-from .rows import Quantity
+from .rows import SHARE_OF_FLEET, Quantity
 
 MAX_CELLS = 40
 """Joint tables with more cells than this are not shown by default."""
@@ -131,7 +131,7 @@ def joint(experiment: Experiment, rows: int) -> PairTable:
         weights = np.prod([condition.cells for condition in cell], axis=0)
         text = ", ".join(condition.text for condition in cell)
         pair_statistics.append(PairStatistic(text, weights, cell=tuple(zip(names, values, strict=True))))
-    return PairTable("joint", f"share of the fleet: {' and '.join(names)}", tuple(pair_statistics))
+    return PairTable("joint", f"{SHARE_OF_FLEET}: {' and '.join(names)}", tuple(pair_statistics))
 
 
 def joint_cells(experiment: Experiment, rows: int) -> int:
@@ -156,7 +156,7 @@ def marginal(experiment: Experiment, part: str, rows: int) -> PairTable:
         pair_statistics = tuple(
             PairStatistic(c.text, c.cells, _with_reading(experiment, everybody, c)) for c in conditions
         )
-    return PairTable("marginal", f"share of the fleet: {part}", pair_statistics)
+    return PairTable("marginal", f"{SHARE_OF_FLEET}: {part}", pair_statistics)
 
 
 def conditional(experiment: Experiment, of: str, given: str, rows: int) -> PairTable:

@@ -20,7 +20,18 @@ from ..words.numbers import READING_STEPS, counted, decimals
 from ..words.scope import picture_title
 from . import figure as pictures
 from .figure import COLOURS, LINE_ROWS, QUIET, number_axis
-from .rows import AnswerRows, CellRow, ChangeRow, DifferenceRow, PostRow, Row, TopRow, TrendRow
+from .rows import (
+    SHARE_OF_FLEET,
+    SHARE_OF_READINGS,
+    AnswerRows,
+    CellRow,
+    ChangeRow,
+    DifferenceRow,
+    PostRow,
+    Row,
+    TopRow,
+    TrendRow,
+)
 
 _INTERVAL = {"ecolor": pictures.ERROR, "elinewidth": 1.4, "capsize": 3, "zorder": 3}
 _PROCESSED = {"s": 48, "marker": "D", "facecolors": "none", "edgecolors": COLOURS[1], "zorder": 4}
@@ -61,7 +72,7 @@ class _Panel:
 
     @property
     def quantity(self) -> str:
-        shares = _OF_SHARES.get(self.answer.kind, "share of devices, %")
+        shares = _OF_SHARES.get(self.answer.kind, f"share of {self.answer.population}, %")
         return shares if self.answer.quantity == "share" else self.unit
 
     @property
@@ -176,7 +187,8 @@ def _panel_title(panel: _Panel) -> str:
         return answer.rows[0].name
     if answer.quantity == "reading":
         return "readings"
-    return "share of the fleet below" if panel.is_cumulative else "share of the fleet"
+    title = SHARE_OF_FLEET if answer.population == "devices" else SHARE_OF_READINGS
+    return f"{title} below" if panel.is_cumulative else title
 
 
 def _subtitle(panel: _Panel, is_alone: bool) -> str:
@@ -331,7 +343,7 @@ def _draw_changes(p: _Panel) -> _Labels:
     p.axes.axhline(0, **_ZERO)
     p.number_axes()
     p.axes.legend()
-    return p.unit, f"change of share of devices{' below' if p.is_cumulative else ''}, % points"
+    return p.unit, f"change of share of {p.answer.population}{' below' if p.is_cumulative else ''}, % points"
 
 
 def _draw_cdf(p: _Panel) -> _Labels:
@@ -345,7 +357,7 @@ def _draw_cdf(p: _Panel) -> _Labels:
         p.axes.axhline(share, **_ZERO)
     p.number_axes()
     p.axes.legend()
-    return p.unit, "share of devices below, %"
+    return p.unit, f"share of {p.answer.population} below, %"
 
 
 def _draw_trend(p: _Panel) -> _Labels:
@@ -421,7 +433,7 @@ def _draw_heat_map(p: _Panel) -> _Labels:
     image = axes.pcolormesh(np.clip(shares, 0, None), cmap=_MAP, vmin=0, edgecolors="white", linewidth=1)
     bar = axes.figure.colorbar(image, ax=axes, pad=0.02)
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
-    bar.set_label("share of devices, %")
+    bar.set_label(f"share of {p.answer.population}, %")
     for axis, names in ((axes.xaxis, columns), (axes.yaxis, lines)):
         apart = -(-len(names) // _MAX_CELL_NAMES)
         centres = np.arange(0, len(names), apart) + 0.5

@@ -24,19 +24,23 @@ from ..hints import option
 from ..local_days import Calendar
 from ..mechanisms.common_values import common_views, same_values
 from ..plain_text import visible
-from ..store.store import Store, Version
+from ..store.store import Participation, Store, Version
 from ..store.versions import UnreadableExperiment, check_readable, most_reports, publication_order
-from ..wire.experiments import OTHER, group_values
+from ..wire.experiments import OTHER, group_values, reports_in_budget
 from ..words import groups as words
 from ..words import versions as version_words
 from ..words.days import approximate
+from ..words.findings import few_able
 from ..words.numbers import ENGLISH, Numbers
-from ..words.scope import ALL_VERSIONS
+from ..words.scope import ALL_VERSIONS, Population
 from . import suppression
 from .periods import Period, day_of, group_windows, period_of
 from .question import Selection, WeighBy
 
 T = TypeVar("T")
+
+SPENT_SHARE = 0.1
+"""The share of devices without reports left above which shares of devices are not stated."""
 
 
 class ReportSource(NamedTuple):
@@ -138,6 +142,7 @@ class Facts:
     cache: ResultCache = field(default_factory=ResultCache, compare=False)
     _versions: dict[str, tuple[Version, ...]] = field(default_factory=dict)
     _unreadable: dict[str, tuple[UnreadableExperiment, ...]] = field(default_factory=dict)
+    _participation: dict[str, dict[str, Participation]] = field(default_factory=dict)
     _max_reports_per_board: dict[str, dict[int, int]] = field(default_factory=dict)
     _reports: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)
     _group_reports: dict[str, dict[int, dict[str, dict[int, int]]]] = field(default_factory=dict)
@@ -179,13 +184,35 @@ class Facts:
             allowed = most_reports(versions)
             # Reading the devices is slow, so do it only if a budget allows a board more than one report.
             needs_participation = any(n is None or n > 1 for n in allowed.values())
-            participation = self.store.participation(fleet) if needs_participation else {}
+            participation = self.participation(fleet) if needs_participation else {}
             for v in versions:
                 by = participation.get(v.experiment.name)
                 bound = [n for n in (allowed[v.id], by and by.most) if n is not None]
                 bounds[v.id] = max(1, min(bound, default=2**31))
             self._max_reports_per_board[fleet] = bounds
         return self._max_reports_per_board[fleet]
+
+    def participation(self, fleet: str) -> dict[str, Participation]:
+        """Return the accepted reports and their devices by experiment."""
+        if fleet not in self._participation:
+            self._participation[fleet] = self.store.participation(fleet)
+        return self._participation[fleet]
+
+    def spent_devices(self, fleet: str, experiment: Experiment) -> tuple[int, int]:
+        """Return how many devices have reported to an experiment's name, and how many have no reports left.
+
+        The second number is 0 if it is known without counting that the budget of no device is spent. Devices'
+        policies, which may allow less, are not known.
+        """
+        name, most = experiment.name, reports_in_budget(experiment)
+        by = self.participation(fleet).get(name)
+        if most is None or by is None or by.most < most:
+            return (0 if by is None else by.devices), 0
+        key = "spent", self.store, fleet, name, most, by
+        devices, spent = self.cache.result(
+            key, lambda: tuple(self.store.devices_with(fleet, name, n) for n in (1, most))
+        )
+        return devices, spent
 
     def reports(self, fleet: str) -> dict[int, dict[str, int]]:
         """Return the number of reports accepted, by version id and window."""
@@ -338,6 +365,31 @@ class Selected:
         has_half_hours = self.calendar.is_approximate(min(days), max(days))
         has_utc_days = any("T" not in window for window in self.counts)
         return approximate(self.calendar, has_half_hours=has_half_hours, has_utc_days=has_utc_days)
+
+    @cached_property
+    def population(self) -> Population:
+        """What shares are shares of: devices, or readings if too many devices have no reports left.
+
+        Those have fallen silent, so newer reports come from the others.
+        """
+        devices, spent = self._spent_devices
+        return "readings" if spent > SPENT_SHARE * devices else "devices"
+
+    def population_note(self, write: Numbers = ENGLISH) -> str:
+        """Return a sentence that says why shares are of readings, or ""."""
+        devices, spent = self._spent_devices
+        return few_able(spent, devices, write) if self.population == "readings" else ""
+
+    @cached_property
+    def _spent_devices(self) -> tuple[int, int]:
+        fleet, name = self.selection.fleet, self.selection.experiment
+        newest = max(
+            (v for v in self.facts.versions(fleet) if v.experiment.name == name), key=publication_order
+        )
+        # If each device is asked once, reports are devices.
+        if reports_in_budget(newest.experiment) == 1:
+            return 0, 0
+        return self.facts.spent_devices(fleet, newest.experiment)
 
     def left_out(self, write: Numbers = ENGLISH) -> str:
         """Return a sentence on the reports in the selected windows that the answer leaves out, or ""."""

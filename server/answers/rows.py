@@ -16,6 +16,7 @@ from ..hints import option
 from ..local_days import UTC_DAYS, Calendar
 from ..words.answers import APPROXIMATE
 from ..words.numbers import ENGLISH, decimals, format_estimate, is_too_wide
+from ..words.scope import Population
 
 if TYPE_CHECKING:  # NumPy is slow to load
     from ..estimate.statistic import HasInterval
@@ -30,21 +31,23 @@ _OfPairs = Literal["joint", "marginal", "conditional", "difference"]
 Kind = _OfValues | _OfPairs | Literal["candidates", "discovery", "change", "trend"]
 Quantity = Literal["share", "reading"]
 
+SHARE_OF_FLEET, SHARE_OF_READINGS = "share of the fleet", "share of the readings"
+
 TITLES: dict[Kind, str] = {
-    "histogram": "share of the fleet",
+    "histogram": SHARE_OF_FLEET,
     "ranges": "ranges",
-    "cdf": "share of the fleet below",
+    "cdf": f"{SHARE_OF_FLEET} below",
     "quantiles": "quantiles",
     "moments": "mean and spread",
     "top": "most common",
     "ties": "may also belong there",
     "change": "what changed",
     "trend": "over time",
-    "joint": "share of the fleet",
-    "marginal": "share of the fleet",
+    "joint": SHARE_OF_FLEET,
+    "marginal": SHARE_OF_FLEET,
     "conditional": "one part given another",
     "difference": "the difference",
-    "candidates": "share of the fleet",
+    "candidates": SHARE_OF_FLEET,
     "discovery": "texts found",
 }
 """Table headings, by kind."""
@@ -268,6 +271,7 @@ class AnswerRows:
             it.
         scale: The scale of a number's bins: "log", or None if they are equally wide.
         calendar: The experiment's calendar.
+        population: What shares are shares of; see Selected.population.
     """
 
     kind: Kind
@@ -292,11 +296,15 @@ class AnswerRows:
     approximate: bool = False
     scale: Literal["log"] | None = None
     calendar: Calendar = UTC_DAYS
+    population: Population = "devices"
 
     @property
     def heading(self) -> str:
         """The table's heading."""
-        return f"{self.title or TITLES[self.kind]}{APPROXIMATE_MARK * self.approximate}"
+        title = self.title or TITLES[self.kind]
+        if self.population == "readings":
+            title = title.replace(SHARE_OF_FLEET, SHARE_OF_READINGS)
+        return f"{title}{APPROXIMATE_MARK * self.approximate}"
 
     @property
     def interval_heading(self) -> str:
@@ -341,6 +349,7 @@ class AnswerRows:
         """Return plain values, for JSON."""
         excluded = ("rows", "note", "p_values", "changes", "title", "most", "extent", "less_sure", "missing")
         excluded += ("calendar", "marks", *(("scale",) if self.scale is None else ()))
+        excluded += ("population",) if self.population == "devices" else ()
         head = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in excluded}
         head |= {"missing": self.missing.to_dict()} if self.missing else {}
         head |= {"title": self.title} if self.title else {}

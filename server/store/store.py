@@ -142,8 +142,13 @@ class Store(Database):
 
     # Devices
 
-    def allow_devices(self, fleet: str, devices: Iterable[str]) -> None:
+    def allow_devices(self, fleet: str, devices: Iterable[str], *, are_new: bool = False) -> None:
         """Allow all of the devices, or none of them on an error; repeating it changes nothing.
+
+        Args:
+            fleet: The fleet's name.
+            devices: The ids.
+            are_new: Whether to refuse devices that were named before.
 
         Raises:
             NameRefused: If an id is invalid.
@@ -152,6 +157,10 @@ class Store(Database):
         """
         devices = sorted(set(devices))
         with self.writing() as connection:
+            table = schema.device.c
+            named = select(func.min(table.device)).where(table.fleet == fleet, table.device.in_(devices))
+            if are_new and (device := connection.scalar(named)):
+                raise VersionRefused(f"device {device} of fleet {fleet} already exists: choose another id")
             self._set_state(connection, fleet, devices, "allowed")
             revoked = self._devices(connection, fleet, "revoked").intersection(devices)
             if revoked:

@@ -3,7 +3,7 @@
 import datetime
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from .answers import Change, Difference, Interval, capitalize, reading, scale_and_unit
 from .numbers import (
@@ -16,6 +16,7 @@ from .numbers import (
     format_estimate,
     two_digits,
 )
+from .scope import Population
 
 CERTAIN = 1e-4
 """The probability of a false alarm below which a change is called certain."""
@@ -102,16 +103,19 @@ def end_sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-def amount(of: Interval, unit: str | None, write: Numbers = ENGLISH) -> str:
+def amount(
+    of: Interval, unit: str | None, write: Numbers = ENGLISH, population: Population | Literal[""] = "devices"
+) -> str:
     """Return a share of devices, or a reading, with its interval: "24% of devices (17 to 30%)".
 
     Args:
         of: The estimate and its interval; for a share, from 0 to 1, or slightly outside because of noise.
         unit: The unit of a reading, or None for a share.
         write: The way to write numbers.
+        population: What a share is a share of; "" to omit it.
     """
     value, interval = format_estimate(of.value, of.low, of.high, unit, write)
-    value = f"{value} of devices" if unit is None else value
+    value = f"{value} of {population}" if unit is None and population else value
     return f"{value} ({interval})" if interval else value
 
 
@@ -171,7 +175,7 @@ def most_common(names: Sequence[str], chance: float, first: str) -> str:
         return f"{capitalize(names[0])} is most common: {first}"
     listed = " or ".join([", ".join(names[:-1]), names[-1]])
     tenths = min(9, max(5, math.floor(10 * chance)))
-    share = first.partition(" of devices")[0]
+    share = first.partition(" of ")[0]
     return f"{capitalize(listed)} is most common ({tenths} in 10 that it is {names[0]}, at {share})"
 
 
@@ -193,9 +197,7 @@ def pair(
         chance: The probability of a false alarm, or 1 if a difference is not certain.
         write: The way to write numbers.
     """
-    texts = "; ".join(
-        f"{amount(row, unit, write).replace(' of devices', '')} with {name}" for name, row in cases
-    )
+    texts = "; ".join(f"{amount(row, unit, write, '')} with {name}" for name, row in cases)
     verdict = f"They differ ({certainty(chance, write)})" if chance < 1 else "No clear difference yet"
     return f"{end_sentence(f'{of}: {texts}' + (f', {when}' if when else ''))} {verdict}."
 
@@ -251,6 +253,13 @@ def difference(by: Difference, unit: str | None, confidence: float) -> str:
 def last_report(window: Span, now: datetime.datetime, write: Numbers = ENGLISH) -> str:
     """Say when the last report arrived; `window` is its day or hour."""
     return end_sentence(f"Last report {dates(window, now, write)}")
+
+
+def few_able(spent: int, devices: int, write: Numbers = ENGLISH) -> str:
+    """Say how many devices can no longer report, which is why shares are of readings, not of devices."""
+    have = "has" if spent == 1 else "have"
+    text = f"{write.number(spent, 0)} of {counted(devices, 'device', write)} {have} no reports left"
+    return f"{text}, so shares are of readings, not of devices."
 
 
 def nothing_left(reports: int, write: Numbers = ENGLISH) -> str:

@@ -1,9 +1,13 @@
 """Describe an answer's reports briefly (fleet, windows, version, boards), and build titles from that."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 ALL_VERSIONS = "all"
 """The version that stands for all versions together, seen through the values that they have in common."""
+
+Population = Literal["devices", "readings"]
+"""What shares are shares of."""
 
 
 def version_name(version: str) -> str:

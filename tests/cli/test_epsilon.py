@@ -229,6 +229,8 @@ class TestRefusals:
         ("3 --about 2:9 --risk 0.9", "values must be 0 to 2"),
         ("3 --risk 0.9 --reports 0", "whole number of at least 1"),
         ("3 --risk 0.9 --delta 1", "delta"),
+        ("3 --risk 0.9 --delta 1e-6", "add --reports or --histogram, or omit --delta"),
+        ("3 --risk 0.9 --store sqlite:///a.sqlite", "add --prior EXPERIMENT@FLEET, or omit --store"),
         ("3 --epsilon 1 --plot x.txt", "x.txt must end in .png, .pdf or .svg"),
         ("3 --epsilon 1 --histogram 0", "reports in the histogram"),
         ("3 --epsilon 1 --histogram 2 --reports 3", "cannot contain 3 from one"),

@@ -200,6 +200,8 @@ class TestRefusals:
         ("temp --against flet=lab", "--against takes a window, fleet=NAME, version=DIGEST or group"),
         ("temp --against fleet=a --against fleet=a", "takes at most one fleet, one version and one group"),
         ("mode --quantile 0.5", "mode answers only shares: omit --quantile"),
+        ("mode --delta 1e-9", "--delta changes only the ε of the histogram: add --privacy, or omit --delta"),
+        ("mode --trend --honest 90%", "--honest changes only the ε of the histogram: add --privacy"),
         command="estimate --fleet home",
     )
     def test_is_one_line(self, refusal: Refusal, store: Path):

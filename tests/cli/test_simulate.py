@@ -12,6 +12,7 @@ from refusals import Refusal, refusals
 
 ROOM = experiments.ROOM.replace("epsilon = 2", "epsilon = 1").replace("cap = 8", "cap = 4")
 ROOM = ROOM.replace('every = 3\nwindow = "day"', "every = 90")
+PAIR = Path(__file__).parents[2] / "examples" / "heating_by_window.toml"
 
 
 @pytest.fixture
@@ -43,9 +44,8 @@ class TestStore:
         assert "has reports of" in hushmote(*fleet, cwd=folder, expect=1)
 
     def test_drift_of_a_pair_names_both_first_values(self, folder: Path):
-        pair = str(Path(__file__).parents[2] / "examples" / "heating_by_window.toml")
         fleet = ("--to", "sqlite:///a.sqlite", "--days", "1", "--devices", "100", "--drift", "0.1")
-        output = " ".join(hushmote("simulate", pair, *fleet, cwd=folder).split())
+        output = " ".join(hushmote("simulate", str(PAIR), *fleet, cwd=folder).split())
         assert "; 10% of the devices change to window=closed, heating=no each day" in output
 
     @pytest.mark.slow
@@ -84,8 +84,9 @@ class TestAccuracy:
         assert "The mean is known to about ±" in output
         assert "so the mean may be off by up to another 0.5 °C." in output
         assert "A row's share" not in output
-        pair = str(Path(__file__).parents[2] / "examples" / "heating_by_window.toml")
-        output = " ".join(hushmote("simulate", pair, "--devices", "20000", "--seed", "1", cwd=folder).split())
+        output = " ".join(
+            hushmote("simulate", str(PAIR), "--devices", "20000", "--seed", "1", cwd=folder).split()
+        )
         assert 'Rows of "heating=yes given each window" are known to about ±' in output
 
     @pytest.mark.slow
@@ -248,6 +249,13 @@ class TestOutput:
         ("room.toml --calls nan", "a whole number per device, not nan"),
         ("room.toml --to sqlite:///a.sqlite --drift nan", "a finite number, not nan"),
         ("room.toml --to sqlite:///a.sqlite --faithful", "omit --faithful"),
+        ("room.toml --to sqlite:///a.sqlite --rows 3 --privacy", "omit --rows, --privacy"),
+        ("room.toml --to sqlite:///a.sqlite --csv-dialect excel-eu", "omit --csv-dialect"),
+        ("room.toml --decimal ,", "add --population file:FILE:COLUMN, or omit --decimal"),
+        ("room.toml --keep-value -200", "add --population file:FILE:COLUMN, or omit --keep-value"),
+        ("door.toml --rows 3", "door_open has no number; omit it"),
+        (f"{PAIR} --devices 2000 --quantile 0.5", "omit --quantile"),
+        (f"{PAIR} --devices 2000 --range yes", "omit --range"),
         ("room.toml --fault offline=2", "offline must be a probability"),
         (
             "room.toml --fault hail=0.1",

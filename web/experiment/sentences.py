@@ -84,7 +84,7 @@ def missing(answer: Answer, reader: Reader) -> str:
     """Describe the share of devices without a reading, or return "" if the experiment does not count them."""
     if answer.missing is None:
         return ""
-    share = findings.amount(answer.missing, None, reader)
+    share = findings.amount(answer.missing, None, reader, answer.population)
     return f"no reading: {share}. All other numbers are about devices with a reading."
 
 

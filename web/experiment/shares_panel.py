@@ -31,7 +31,7 @@ class SharesPanel:
         self._choose = context.choose
         self._number = context.experiment.type == "number"
         self._answer: Answer | None = None
-        heading("Share of the fleet", 2)
+        self._heading = heading("Share of the fleet", 2)
         # Screen readers announce the reader's choices, but not the automatic updates, which would never end.
         self._announcement = ui.label().classes("unseen").props('role="status"')
         with ui.element("div").classes("experiment-main"):
@@ -153,6 +153,7 @@ class SharesPanel:
         """
         all_rows = len(histogram.rows)
         self._answer = histogram = histogram.telling()
+        self._heading.text = f"Share of the {'fleet' if histogram.population == 'devices' else 'readings'}"
         self._wide_note.visible = len(histogram.rows) < all_rows
         self._chart.element.visible = bool(histogram.rows)
         self.show_share(choices, when, share)
@@ -195,7 +196,11 @@ class SharesPanel:
             self._sentence.text, self._processed.visible = "", False
             return
         name = sentences.span(row, self._experiment, self._unit, self._reader)
-        value = findings.amount(row, None, self._reader) if has_enough else "too few reports to tell"
+        value = (
+            findings.amount(row, None, self._reader, share.population)
+            if has_enough
+            else "too few reports to tell"
+        )
         self._sentence.text = f"{name}: {value}, {when}"
         self._processed.visible = isinstance(row, PostRow)
         if isinstance(row, PostRow):

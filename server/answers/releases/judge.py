@@ -21,7 +21,7 @@ from ...release.plan import (
 from ...release.progress import Progress, rollout_progress
 from ...release.silence import SilenceLook
 from ...release.verdict import ReleaseVerdict, release_verdict
-from ...wire.experiments import OTHER, reports_in_budget
+from ...wire.experiments import OTHER
 from ..query import Facts
 from ..suppression import MIN_REPORTS, suppressed_values
 from .evidence import GroupDays, GroupExperiment, group_of
@@ -329,11 +329,8 @@ def _rollout(days: GroupDays, new: str, others: tuple[str, ...]) -> Rollout:
 
 def _unseen_devices(days: GroupDays, experiment: GroupExperiment, part: float) -> str:
     """Return why reports do not show the rollout, or ""; only the experiment's own budget is known."""
-    name, most = experiment.name, reports_in_budget(experiment.newest.experiment)
-    if most is None:
-        return ""
-    devices, spent = (days.facts.store.devices_with(days.fleet, name, n) for n in (1, most))
-    return days.unseen_devices(name, devices, spent, part)
+    devices, spent = days.facts.spent_devices(days.fleet, experiment.newest.experiment)
+    return days.unseen_devices(experiment.name, devices, spent, part)
 
 
 def _progress(days: GroupDays, experiment: str, new: str, others: tuple[str, ...]) -> Progress | None:

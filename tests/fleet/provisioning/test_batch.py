@@ -226,6 +226,36 @@ class TestBatch:
                 other.make(first=first)
             assert not other.out.exists()
 
+    def test_never_uses_the_id_of_a_batch_beside_it(self, tmp_path: Path):
+        place = Place(None, None, tmp_path / "out")
+        place.make(first="a-08", count=3)
+        other = replace(place, out=tmp_path / "other")
+        for first in ("a-08", "a-10", "a-06"):
+            with fails("device a-(08|10) of fleet home is in .*/out: give another --first", ProvisionError):
+                other.make(first=first)
+            assert not other.out.exists()
+        other.make(first="a-11")
+        with fails("device a-11 of fleet home is in .*/other", ProvisionError):
+            place.make(first="a-08", count=4)
+        assert replace(place, out=tmp_path / "lab").make(first="a-08", fleet="lab").new == COUNT
+
+    def test_runs_at_the_same_time_never_share_an_id(self, fresh: Fresh, monkeypatch: pytest.MonkeyPatch):
+        """The second run starts in another place when the first one has checked its ids."""
+        place = fresh()
+        (place.out.parent / "elsewhere").mkdir()
+        other, make = replace(place, out=place.out.parent / "elsewhere/out"), Batch.make
+
+        def make_twice(self: Batch, devices: Any, now: Any) -> Any:
+            monkeypatch.setattr(Batch, "make", make)
+            other.make(first="a-1")
+            return make(self, devices, now)
+
+        monkeypatch.setattr(Batch, "make", make_twice)
+        with fails("device a-1( of fleet home)? already exists", Exception):
+            place.make(first="a-1")
+        check_finished(other)
+        assert not pages(place)
+
     @pytest.mark.slow
     def test_survives_a_kill_at_every_step(self, fresh: Fresh):
         for step in range(2000):

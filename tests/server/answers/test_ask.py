@@ -1,5 +1,6 @@
 """One question to a store, which reads each version once."""
 
+import datetime
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,8 +9,9 @@ from typing import Any
 import pytest
 from experiment_kinds import WINDOWS, WORDS, fill_kinds, put
 from experiments import experiment_json
-from filled_store import fill
+from filled_store import fill, write
 
+from hushmote.fleet.results.result import result_of
 from hushmote.server.answers.ask import Reply, ask
 from hushmote.server.answers.query import Facts
 from hushmote.server.answers.question import PairQuestion, Question
@@ -67,6 +69,46 @@ def test_headline_is_about_the_named_rows(reader: StoreReader) -> None:
         rf"Median: {row} °C \({row} to {row}\), 20 to 22 Nov( 2026)?\.",
         ask(Facts(reader.store), question).headline,
     )
+
+
+class TestPopulation:
+    """Devices with spent budgets fall silent, so that shares are no longer of all devices."""
+
+    @pytest.mark.parametrize(
+        ("spent", "most", "population"),
+        [
+            (10, 2, "devices"),
+            (11, 2, "readings"),
+            (99, 3, "devices"),
+            (99, 1, "devices"),
+            (99, None, "devices"),
+        ],
+    )
+    def test_is_readings_once_budgets_are_spent(
+        self, tmp_path: Path, spent: int, most: int | None, population: str
+    ) -> None:
+        budget = {"rule": "unlimited"} if most is None else {"rule": "sum", "cap": 2_000_000 * most}
+        payload = experiment_json(name="door", epsilon=2_000_000, budget=budget)
+        question = Question(experiment="door", fleet="home")
+        with Store(f"sqlite:///{tmp_path}/hushmote.sqlite") as store:
+            experiment = fill(store, "home", payload, dict.fromkeys(DAYS, 500))
+            write(store, "home", experiment, {}, [f"s{n}" for n in range(spent)], each=2)
+            write(store, "home", experiment, {}, [f"c{n}" for n in range(99 - spent)])
+            facts = Facts(store)
+            replies = [ask(facts, question), ask(facts, question.replace(ranges=("yes",)))]
+            status = overview_finding(store)
+        for reply in replies:
+            assert f"% of {population} (" in reply.headline
+            assert "% of devices" not in reply.headline or population == "devices"
+            note = "11 of 100 devices have no reports left, so shares are of readings, not of devices."
+            assert reply.headline.count(note) == (population == "readings")
+        fleet = "share of the fleet" if population == "devices" else "share of the readings"
+        assert replies[0].answers[0].heading == fleet
+        assert f"% of {population} (" in status
+
+
+def overview_finding(store: Store) -> str:
+    return result_of(store, "home", "door", datetime.datetime(2026, 11, 28, tzinfo=datetime.UTC)).finding
 
 
 class TestTrend:

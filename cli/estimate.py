@@ -107,8 +107,8 @@ def estimate_command(
         comparison = f"; against {answers[0].against}" if answers[0].against else ""
         if reply.headline:
             tables.out.print(f"{reply.headline}\n")
-        count = counted(reply.estimate.reports)
-        tables.out.print(f"{question.experiment}: {count}, {reply.estimate.which}{comparison}")
+        count = counted(reply.reports)
+        tables.out.print(f"{question.experiment}: {count}, {reply.which}{comparison}")
         by_window = question.is_trend and not question.rows
         printable = reply.to_print if privacy else second_epsilon.remove_epsilons(reply.to_print)
         tables.print_answers(printable, tables.trend_table if by_window else tables.answer)

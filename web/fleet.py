@@ -166,8 +166,7 @@ class FleetView:
         await self._findings_shown.wait()  # slow queries must not compete with the findings
         if page.live.state.is_ready:
             store_overview = _chosen(await page.live.overview(), page.settings.fleet)
-            unreadable = {e.fleet for e in store_overview.unreadable}  # whose budgets would be incomplete
-            for fleet in (f for f in store_overview.fleets if f.name not in unreadable):
+            for fleet in store_overview.fleets:
                 for budget in (await page.ledgers.read(fleet.name)).budget.experiments:
                     self._budgets[fleet.name, budget.name] = budget.line
                     if (fleet.name, budget.name) in self._tiles:

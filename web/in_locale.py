@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     from .reader import Reader
 
 # A day, a number with commas or a point, or a number of at least 4 digits, but not a part of a word, version
-# or setting.
+# or setting, a version's digits, or a label in quotes.
 _NUMBERS = re.compile(
-    r"(?<![\w.,=-])(\d{4}-\d\d-\d\d|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d+|\d{4,})(?![\w-]|[.,]\d)"
+    r"(?<![\w.,='-])(?<![Vv]ersion )"
+    r"(\d{4}-\d\d-\d\d|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+\.\d+|\d{4,})(?![\w-]|[.,]\d)"
 )
 
 _PERCENT = re.compile(r"(?<=\d)%")

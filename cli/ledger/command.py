@@ -18,6 +18,7 @@ from ...server.epsilon import MICRO
 from ...server.errors import UsageError
 from ...server.plain import plain
 from ...server.store.store import Store
+from ...server.store.versions import check_readable
 from ...server.words.numbers import counted
 from ..options import DEFAULT_STORE, AsJson, FleetName, PolicyFile, StoreUrl, choose_fleet, print_json
 from ..output import PICTURES, Pictures, check_paths
@@ -71,10 +72,11 @@ def ledger_command(  # noqa: PLR0913 - one for each option
         ledger_plot.plot(path, f"Remaining budget of fleet {ledger.fleet}", lines, today)
     if as_json:
         print_json(_json(ledger, lines, today))
-        return
-    _show(ledger, lines)
-    for path in paths:
-        show.out.print(f"wrote {path}")
+    else:
+        _show(ledger, lines)
+        for path in paths:
+            show.out.print(f"wrote {path}")
+    check_readable(ledger.unreadable)
 
 
 def _json(ledger: FleetLedger, lines: list[Remaining], today: datetime.date) -> dict[str, Any]:
@@ -93,6 +95,7 @@ def _json(ledger: FleetLedger, lines: list[Remaining], today: datetime.date) -> 
             }
             for device, profile in ledger.devices.items()
         },
+        "unreadable": [{"experiment": e.name, "problem": e.words} for e in ledger.unreadable],
     }
 
 

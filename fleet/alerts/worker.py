@@ -242,8 +242,6 @@ class _Noting:
 
 
 def _budget_lines(facts: Facts, fleet: str) -> list[remaining.Remaining]:
-    if facts.unreadable(fleet):
-        return []
     lines = remaining.read(facts.store, fleet, facts.at.date()).lines(facts.at.date())
     return [line for line in lines if line.budget.state == "current"]
 

@@ -99,6 +99,16 @@ class Reply:
         return " ".join([text, *notes]).strip()
 
     @property
+    def reports(self) -> int:
+        """The number of reports; those of a trend may be of versions that the estimate leaves out."""
+        return self.answers[0].reports if self.question.is_trend else self.estimate.reports
+
+    @property
+    def which(self) -> str:
+        """A description of these reports: their fleet, windows, version and boards."""
+        return self.answers[0].about if self.question.is_trend else self.estimate.which
+
+    @property
     def _finding(self) -> str:
         return self.comparison or ("" if self.findings is None else self.findings.sentence)
 
@@ -118,12 +128,12 @@ class Reply:
         return {
             "experiment": self.estimate.experiment.name,
             "unit": first.unit,
-            "selection": self.estimate.which,
+            "selection": self.which,
             "against": first.against or None,
             "group": None if self.groups is None else self.groups.to_dict(),
             "finding": self._finding,
             "findings": [finding.to_dict() for finding in findings],
-            "reports": self.estimate.reports,
+            "reports": self.reports,
             "left_out": self.left_out,
             "day": self.estimate.calendar.zone_name,
             "week": WEEKDAYS[self.estimate.calendar.first_weekday],
@@ -161,12 +171,14 @@ def ask(facts: Facts, question: Question) -> Reply:
     resolved = question.resolve(facts)
     selection, against = resolved.selection, resolved.against
     estimate, answers = answer_question(facts, resolved)
-    findings, comparison = None, ""
+    findings, comparison, left_out = None, "", _left_out(facts, resolved, answers)
     if against:
         comparison = describe_change(facts, answers, resolved)
     elif estimate.experiment.type != "text" or question.ranges in ((), _listed_texts(facts, selection)):
         finding_selection = _finding_selection(question, resolved)
-        findings = find(facts, finding_selection, unit=question.unit, period=resolved.period)
+        findings = find(
+            facts, finding_selection, unit=question.unit, period=resolved.period, left_out=left_out
+        )
     sides = [selection, *([against] if against else [])]
     if findings is not None:
         sums = [findings.windows, *findings.histograms]
@@ -195,7 +207,7 @@ def ask(facts: Facts, question: Question) -> Reply:
         findings,
         comparison,
         rows_words,
-        selected.left_out(),
+        left_out,
         selected.days_note,
         "" if against or not states_shares else selected.population_note(),
         selected.reports_by_value,
@@ -211,8 +223,23 @@ def comparison(facts: Facts, question: Question, write: Numbers = ENGLISH) -> st
     """Return the headline of a comparison; by default it compares the answers to the file's questions."""
     resolved = question.resolve(facts)
     text = describe_change(facts, answer_question(facts, resolved)[1], resolved, write)
-    selected = facts.selected(resolved.selection)
-    return " ".join(filter(None, [text, selected.left_out(write), selected.days_note]))
+    notes = [_left_out(facts, resolved, (), write), facts.selected(resolved.selection).days_note]
+    return " ".join(filter(None, [text, *notes]))
+
+
+def _left_out(
+    facts: Facts, resolved: ResolvedQuestion, answers: Sequence[Answer], write: Numbers = ENGLISH
+) -> str:
+    """Return the sentences on what the answers leave out: of a trend's windows, or of each side."""
+    question, selected = resolved.question, facts.selected(resolved.selection)
+    if question.is_trend:
+        names = {row.window for table in answers for row in table.rows if isinstance(row, TrendRow)}
+        return selected.left_out_of_trend(question.by or "", names)
+    after = selected.left_out(write)
+    before = "" if resolved.against is None else facts.selected(resolved.against).left_out(write)
+    if not before:
+        return after
+    return f"{after} On the other side, {before[:1].lower()}{before[1:]}".strip()
 
 
 def describe_change(
@@ -338,6 +365,8 @@ def answer_question(
     if question.is_trend:
         wants_mean = MEAN in estimate.answers and not (question.ranges or question.quantiles)
         statistics = [*question.ranges, *([MEAN] if wants_mean else [])]
+        if "quantiles" in estimate.answers and not (statistics or question.quantiles):
+            resolved = replace(resolved, question=question.replace(quantiles=(0.5,)))
         return estimate, trend_tables(facts, resolved, statistics)
     if resolved.against is None:
         return estimate, answers_of_estimate(estimate, question, kinds)
@@ -381,7 +410,8 @@ def trend_tables(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[
     names += f", days in {calendar.day}" if question.by and calendar.is_local else ""
     about = which_reports(selection.fleet, names, boards=selected.boards)
     frame = Frame(unit, question.confidence, about, calendar=calendar, population=selected.population)
-    tables = trend(windows, statistics, frame, question.quantiles, question.pair)
+    versions = [v.experiment for v in selected.versions]
+    tables = trend(windows, statistics, frame, question.quantiles, question.pair, versions)
     tables = Answers(_with_partial_groups(table, facts, selected, question.by or "") for table in tables)
     newest = list(windows.values())[-1].experiment
     if newest.type == "pair":

@@ -31,6 +31,7 @@ from .answer import PLAIN, Answer, Frame
 from .rows import ChangeRow, Quantity, TrendRow, quantile_name
 
 Halves = tuple[Estimates, Estimates]
+_MAX_NAMED = 3  # ranges in a message
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -101,7 +102,7 @@ def changed_shares(
     pairs = [(range_in(before.experiment, r, after.experiment), r) for r in ranges]
     both = [(own, r) for own, r in pairs if own is not None]
     if not both:
-        texts = ", ".join(r.text for r in ranges)
+        texts = ", ".join([*(r.text for r in ranges[:_MAX_NAMED]), *["..."] * (len(ranges) > _MAX_NAMED)])
         raise DoesNotFit(
             f"{after.experiment.name} cannot be compared: the two sides are of different versions, and only "
             f"one of them counts {texts}"

@@ -231,6 +231,7 @@ def find(
     series: bool = False,
     period: Period | None = None,
     comparisons: int | None = None,
+    left_out: str | None = None,
 ) -> Findings:
     """Answer an experiment's questions.
 
@@ -244,6 +245,7 @@ def find(
         period: The requested period, which may begin and end with windows that have no reports.
         comparisons: The number of comparisons that share the false-alarm allowance; None for those of this
             experiment's questions.
+        left_out: A sentence on the reports that the whole answer leaves out; None for that of the selection.
 
     Raises:
         UsageError: If the fleet, name or version does not exist.
@@ -258,7 +260,7 @@ def find(
         lines = (words.capitalize(f"{refusal}."),)
         return Findings(selection.fleet, name, purpose, 0, windows, (), False, lines)
     reports = selected_windows.answering.reports if windows else 0
-    questions = asks_of(newest.experiment, newest.asked.splitlines())
+    questions = _file_questions(selected_windows)
     unit = selected.unit if unit is None else unit
     asker = _Asker(selected_windows, selected, unit, write, questions, series, period, comparisons)
     findings = tuple(asker.finding(ask) for ask in questions)
@@ -270,7 +272,8 @@ def find(
         parts.append(sentences.last_report(last, selected.now, write))
     if any(finding.enough and finding.quantity == "share" for finding in findings):
         parts.append(selected_windows.population_note(write))
-    parts += [selected_windows.left_out(write), selected_windows.days_note] if windows else []
+    left_out = selected_windows.left_out(write) if left_out is None else left_out
+    parts += [left_out, selected_windows.days_note] if windows else []
     lines = tuple(dict.fromkeys(filter(None, parts)))
     return Findings(selection.fleet, name, purpose, reports, windows, findings, enough, lines)
 
@@ -322,11 +325,16 @@ def _asker(
 ) -> "_Asker":
     """Return an _Asker for these questions, which share one false-alarm allowance with those in the file."""
     selected = facts.selected(replace(selection, windows=()))
-    unit, newest = selected.unit if unit is None else unit, selected.newest
-    questions_in_file = {_subject(ask): ask for ask in asks_of(newest.experiment, newest.asked.splitlines())}
-    questions = questions_in_file | {_subject(ask): ask for ask in asks}
+    unit = selected.unit if unit is None else unit
     selected_windows = _with_windows(selected, selection.windows)
+    questions = {_subject(ask): ask for ask in [*_file_questions(selected_windows), *asks]}
     return _Asker(selected_windows, selected, unit, ENGLISH, tuple(questions.values()), False, period)
+
+
+def _file_questions(selected: Selected) -> tuple[Ask, ...]:
+    """Return the questions in the newest version's file; the default is one that all its versions answer."""
+    newest = selected.newest
+    return asks_of(newest.experiment, newest.asked.splitlines(), selected.answerable)
 
 
 def _with_windows(selected: Selected, windows: Sequence[str]) -> Selected:

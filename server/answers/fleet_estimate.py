@@ -240,6 +240,7 @@ class FleetEstimate(Tables):
 
         Each reading is counted at the midpoint of its bin.
         """
+        self._require(MEAN)
         middles = units.bin_middles(self.experiment)
         true = None if self.truth is None else float(self.truth @ middles)
         rows = [self._row("mean", moments.mean(self.estimates), true)]
@@ -309,6 +310,11 @@ class FleetEstimate(Tables):
                 "cannot be compared; choose versions with the same unit"
             )
         sides, frame = (before.estimates, self.estimates), replace(self._frame, against=before.which)
+        other, is_same = before.experiment, same_values(before.experiment, self.experiment)
+        how = "" if is_same else versions.difference(other, self.experiment, self.unit)
+        difference = f"{before.which} is of another version {how}"
+        if other.type != self.experiment.type:
+            raise DoesNotFit(f"{self.experiment.name} cannot be compared: {difference}")
         if self.experiment.type == "pair":
             return PairAnswers(self.estimates, frame).change_since(before.estimates, pair, rows)
         if "candidates" in self.answers:
@@ -316,12 +322,10 @@ class FleetEstimate(Tables):
         index_ranges = parse_ranges(self.experiment, ranges)
         note = units.moved_note(self.experiment, index_ranges, self.unit)
         answerable, tables = self.answers & before.answers, list[Answer]()
-        other, is_same = before.experiment, same_values(before.experiment, self.experiment)
         if not is_same:
-            text = f"{before.which} is of another version {versions.difference(other, self.experiment)}"
-            note = f"{note}\n{text}: only values that both versions count are compared.".strip()
+            note = f"{note}\n{difference}: only values that both versions count are compared.".strip()
         if "ranges" in answerable:
-            index_ranges = index_ranges or units.histogram_ranges(self.experiment, rows)
+            index_ranges = index_ranges or units.common_ranges(self.experiment, other, rows)
             tables.append(replace(change.changed_shares(*sides, index_ranges, frame), note=note))
         if cdf:
             names = units.edge_names(units.bin_edges(self.experiment))
@@ -330,7 +334,7 @@ class FleetEstimate(Tables):
         if "mean" in answerable and is_same:
             tables.append(change.changed_readings(*sides, quantiles, frame))
         if not tables:
-            raise DoesNotFit(f"{self.experiment.name} cannot be compared: {note}")
+            raise DoesNotFit(f"{self.experiment.name} cannot be compared: {difference}")
         return Answers(tables)
 
     @property
@@ -419,6 +423,7 @@ def trend(
     frame: Frame = PLAIN,
     quantiles: Sequence[float] = (),
     pair: PairQuestion = NO_QUESTION,
+    all_versions: Sequence[Experiment] = (),
 ) -> Answers:
     """Return trends: tables of shares, of a number's mean and of its quantiles over time.
 
@@ -429,6 +434,7 @@ def trend(
         frame: The fields shared by the tables of one question.
         quantiles: Quantiles of a number, between 0 and 1.
         pair: The question about a pair.
+        all_versions: The experiment's versions, from whose digests the ones in notes must differ.
 
     Raises:
         EstimateError: If there are fewer than two windows.
@@ -462,11 +468,13 @@ def trend(
         table = change.trend(windows, shares, frame)
         placed = [replace(row, lower=edges[row.name][0], upper=edges[row.name][1]) for row in table.rows]
         tables.append(replace(table, rows=tuple(placed), note=f"{note}\n{table.note}".strip()))
+    answers_mean = [MEAN in answerable_questions(*e.versions) for e in estimates]
     if is_number and (MEAN in statistics or not (ranges or quantiles)):
-        tables.append(change.trend(windows, {MEAN: list(map(moments.mean, estimates))}, frame, "reading"))
+        means = [moments.mean(e) if can else None for e, can in zip(estimates, answers_mean, strict=True)]
+        tables.append(change.trend(windows, {MEAN: means}, frame, "reading"))
     if quantiles:
         tables.append(change.quantile_trend(windows, quantiles, frame))
-    return Answers(_with_marks(table, windows) for table in tables)
+    return Answers(_with_marks(table, windows, all_versions) for table in tables)
 
 
 def _continues(version: Experiment, newest: Experiment) -> bool:
@@ -474,17 +482,20 @@ def _continues(version: Experiment, newest: Experiment) -> bool:
     return version.type == newest.type and (newest.type != "pair" or same_values(version, newest))
 
 
-def _with_marks(table: Answer, windows: Mapping[str, Estimates]) -> Answer:
+def _with_marks(
+    table: Answer, windows: Mapping[str, Estimates], all_versions: Sequence[Experiment]
+) -> Answer:
     """Return a trend with a sentence and a mark for each change to a version that counts other values."""
     experiments = [estimate.experiment for estimate in windows.values()]
     steps = zip(list(windows)[1:], experiments, experiments[1:], strict=False)
     changes = [step for step in steps if not same_values(*step[1:])]
     if not changes:
         return table
-    digests = {w: versions.short_digest(e.experiment, experiments) for w, e in windows.items()}
+    others, unit = [*experiments, *all_versions], table.unit
+    digests = {w: versions.short_digest(e.experiment, others) for w, e in windows.items()}
     rows = [replace(row, version=digests[row.window]) for row in table.rows if isinstance(row, TrendRow)]
-    marks = [VersionMark(w, digests[w], versions.difference(new, old)) for w, old, new in changes]
-    notes = [versions.changed(w, old, new) for w, old, new in changes[-_MAX_CHANGES:]]
+    marks = [VersionMark(w, digests[w], versions.difference(new, old, unit)) for w, old, new in changes]
+    notes = [versions.changed(w, old, new, others, unit) for w, old, new in changes[-_MAX_CHANGES:]]
     if earlier := len(changes) - len(notes):
         number, (window, *_) = counted(earlier, "earlier change"), changes[earlier]
         notes.insert(0, f"Not listed: {number} of the question before {window}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
@@ -293,13 +293,12 @@ class Selected:
             DoesNotFit: If all versions are selected together and have no values in common.
         """
         if self.selection.version == ALL_VERSIONS:
-            versions, views = self._in_its_unit, self._common_views
-            if views is None:
+            if self._common_views is None:
                 raise DoesNotFit(
                     f"the versions of {self.selection.experiment} have no values in common; choose one with "
                     f"{option('version', 'DIGEST')}: {', '.join(self.digests)}"
                 )
-            return self._with_views(versions, views)
+            return self._with_views(self._in_its_unit, self._common_views)
         rest, newest_group = self._in_its_unit, None
         while rest:
             group = tuple(v for v in rest if _joins(v.experiment, rest[-1].experiment))
@@ -315,7 +314,9 @@ class Selected:
 
     @cached_property
     def _common_views(self) -> tuple[Experiment, ...] | None:
-        return common_views([v.experiment for v in self._in_its_unit])
+        """The versions seen through the values that they have in common, or None if those answer nothing."""
+        views = common_views([v.experiment for v in self._in_its_unit])
+        return views if views and answerable_questions(*views) else None
 
     @cached_property
     def _in_its_unit(self) -> tuple[Version, ...]:
@@ -394,20 +395,59 @@ class Selected:
     def left_out(self, write: Numbers = ENGLISH) -> str:
         """Return a sentence on the reports in the selected windows that the answer leaves out, or ""."""
         answering = self.answering
-        ids = {v.id for v in answering.versions}
-        parts, counts = list[version_words.LeftOut](), self.counts.values()
-        for version in reversed(self.versions):
-            reports = sum(each.get(version.id, 0) for each in counts)
-            if version.id not in ids and reports:
-                other_unit = "" if version in self._in_its_unit else visible(version.unit)
-                parts.append(version_words.LeftOut(version.experiment, reports, other_unit))
+        ids, reports = {v.id for v in answering.versions}, Counter[int]()
+        for counts in self.counts.values():
+            reports.update({id_: n for id_, n in counts.items() if id_ not in ids})
         is_newest = self.newest.id in ids or not answering.reports
-        all_versions = [v.experiment for v in self.versions]
-        newest, is_pooled = answering.newest.experiment, self.selection.version == ALL_VERSIONS
+        return self._left_out(reports, answering._newest_with_reports, is_newest, write)
+
+    @property
+    def _newest_with_reports(self) -> Experiment:
+        """The newest version with reports in the selected windows, or the newest one."""
+        counted_ids = set[int]().union(*self.counts.values())
+        return next((v for v in reversed(self.versions) if v.id in counted_ids), self.newest).experiment
+
+    def left_out_of_trend(self, by: str, shown: Container[str]) -> str:
+        """Return a sentence on the reports that a trend leaves out, or "".
+
+        Args:
+            by: See by_window().
+            shown: The names of the windows that the trend shows.
+        """
+        reports, hidden = Counter[int](), Counter[int]()
+        ids, newest = set[int](), self.newest.experiment
+        for name, windows in group_windows(self.selection.windows or self.windows, by, self.calendar).items():
+            group = replace(self, selection=replace(self.selection, windows=windows))
+            totals = Counter[int]()
+            for counts in group.counts.values():
+                totals.update(counts)
+            if name not in shown:
+                hidden.update(totals)
+                continue
+            newest = group.answering._newest_with_reports
+            answering = {v.id for v in group.answering.versions}
+            ids |= answering
+            reports.update({id_: n for id_, n in totals.items() if id_ not in answering})
+        # If the trend shows a version elsewhere, a window without it only has too few reports.
+        reports.update({id_: n for id_, n in hidden.items() if id_ not in ids})
+        return self._left_out(reports, newest, self.newest.id in ids, ENGLISH)
+
+    def _left_out(
+        self, reports: Mapping[int, int], newest: Experiment, is_newest: bool, write: Numbers
+    ) -> str:
+        """Return a sentence on these reports by version id; `newest` is the newest version that answers."""
+        parts = [
+            version_words.LeftOut(
+                v.experiment, reports[v.id], "" if v in self._in_its_unit else visible(v.unit)
+            )
+            for v in reversed(self.versions)
+            if reports.get(v.id, 0)
+        ]
         others = any(not part.unit for part in parts)
-        can_pool = others and not is_pooled and self._common_views is not None
+        can_pool = others and self.selection.version != ALL_VERSIONS and self._common_views is not None
+        unit, all_versions = self.unit, [v.experiment for v in self.versions]
         return version_words.left_out(
-            parts, newest, all_versions, is_newest=is_newest, can_pool=can_pool, write=write
+            parts, newest, all_versions, is_newest=is_newest, can_pool=can_pool, unit=unit, write=write
         )
 
     @property

@@ -246,28 +246,35 @@ TOO_FEW = "too few reports"
 """Shown in place of an interval that would be too wide to be useful."""
 
 
-def sparkline(values: Sequence[float], low: float | None = None) -> str:
+def sparkline(values: Sequence[float | None], low: float | None = None) -> str:
     """Return values as a line of block characters, or "" if there are no values.
 
     Args:
-        values: The values; the largest becomes a full block.
+        values: The values; the largest becomes a full block, and None a space.
         low: The value of the lowest block; by default, the smallest value.
     """
-    lowest = min(values, default=0.0) if low is None else low
-    highest = max(values, default=0.0)
-    if highest <= lowest:
-        return _BLOCKS[0] * len(values) if values and low is None else ""
-    heights = ((max(value, lowest) - lowest) / (highest - lowest) for value in values)
-    return "".join(_BLOCKS[round(height * (len(_BLOCKS) - 1))] for height in heights)
+    numbers = [value for value in values if value is not None]
+    lowest = min(numbers, default=0.0) if low is None else low
+    extent = max(numbers, default=0.0) - lowest
+    if not numbers or (extent <= 0 and low is not None):
+        return ""
+    scale = (len(_BLOCKS) - 1) / extent if extent > 0 else 0.0
+    return "".join(
+        " " if value is None else _BLOCKS[round(max(value - lowest, 0.0) * scale)] for value in values
+    )
 
 
 def trend_table(table_of: AnswerRows) -> FittedTable:
-    """Return a trend table with one line per statistic: first value, sparkline and last value."""
+    """Return a trend table with one line per statistic: first value, sparkline and last value.
+
+    A sparkline has a space for a window without a value, so all of them show the same windows.
+    """
     number = _number(table_of)
     unit = "%" if table_of.quantity == "share" else f" {table_of.unit}".rstrip()
     result = table(table_of.heading)
     for heading in ("", "first", "", "last"):
         result.add_column(heading, justify="right" if heading else "left", no_wrap=not heading)
+    windows = sorted({row.window for row in table_of.rows if isinstance(row, TrendRow)})
     for name in dict.fromkeys(row.name for row in table_of.rows):
         rows = [row for row in table_of.rows if row.name == name]
         exact_rows = [row for row in rows if table_of.tells(row)]
@@ -276,7 +283,8 @@ def trend_table(table_of: AnswerRows) -> FittedTable:
             if exact_rows
             else [TOO_FEW, ""]
         )
-        result.add_row(name, ends[0], sparkline([row.value for row in exact_rows]), ends[1])
+        values = {row.window: row.value for row in exact_rows if isinstance(row, TrendRow)}
+        result.add_row(name, ends[0], sparkline([values.get(window) for window in windows]), ends[1])
     return result
 
 

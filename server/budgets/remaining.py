@@ -16,7 +16,7 @@ from typing import Any
 from ...device.ldp_client import Experiment
 from ..errors import UsageError
 from ..store.store import Store, Version, VersionRefused
-from ..store.versions import publication_order
+from ..store.versions import UnreadableExperiment, check_readable, publication_order
 from ..words.numbers import counted
 from .forecast import (
     SPENT_SHARE,
@@ -129,13 +129,17 @@ class Remaining:
 
 @dataclass(frozen=True)
 class FleetLedger:
-    """A fleet's budgets, the number of devices by reports made for each, and the policy if known."""
+    """A fleet's budgets, the number of devices by reports made for each, and the policy if known.
+
+    Experiments that cannot be read here are left out, and listed in `unreadable`.
+    """
 
     fleet: str
     budgets: tuple[BudgetLine, ...]
     profiles: Mapping[Profile, int]
     policy: Policy | None = None
     devices: Mapping[str, Profile] = field(default_factory=dict)
+    unreadable: tuple[UnreadableExperiment, ...] = ()
 
     def remaining_reports(self, profile: Profile) -> tuple[int | None, ...]:
         """Return how many reports a device has left for each experiment, as in its status()."""
@@ -220,18 +224,21 @@ def read(
         store: The store.
         fleet: The fleet's name.
         today: The current day, UTC.
-        policy: The policy in the boards' firmware, or None if unknown.
+        policy: The policy in the boards' firmware, or None if unknown. It needs all experiments, because they
+            share its budget.
         boards: The number of boards in the field; those that have not reported have their full budget left.
         devices: The ids of devices to report on individually.
 
     Raises:
         VersionRefused: If there is no such fleet.
-        StoreError: If the database fails.
+        StoreError: If the database fails, or with a policy, if an experiment cannot be read here.
         UsageError: If more than `boards` boards have reported.
     """
     if fleet not in store.fleets():
         raise VersionRefused(f"no fleet {fleet} in {store.where}")
-    versions = store.experiments(fleet)
+    versions, unreadable = store.readable_experiments(fleet)
+    if policy is not None:
+        check_readable(unreadable)
     windows = store.window_reports(fleet)
     names = list(dict.fromkeys(v.experiment.name for v in versions))
     budgets = tuple(
@@ -255,7 +262,9 @@ def read(
             )
         profiles[no_reports] += boards - reporting
     profile_of |= dict.fromkeys(ids - profile_of.keys(), no_reports)
-    return FleetLedger(fleet, budgets, {p: n for p, n in profiles.items() if n}, policy, profile_of)
+    return FleetLedger(
+        fleet, budgets, {p: n for p, n in profiles.items() if n}, policy, profile_of, unreadable
+    )
 
 
 def picture_horizons(lines: Sequence[Remaining], today: datetime.date) -> tuple[float, float]:

@@ -42,12 +42,19 @@ class Ask:
     texts: tuple[str, ...] = ()
 
 
-def asks_of(experiment: Experiment, texts: Sequence[str] = ()) -> tuple[Ask, ...]:
+def asks_of(
+    experiment: Experiment, texts: Sequence[str] = (), answers: frozenset[str] | None = None
+) -> tuple[Ask, ...]:
     """Return the file's questions, or by default the usual question for the experiment's type.
 
     The default is a number's median or mean, the share of yes for a bool, a choice's most common label, a
     pair's last part given the first, or the texts that most devices sent. More than MAX_ASKS listed texts
     become a single question about the most common of them.
+
+    Args:
+        experiment: The experiment.
+        texts: The file's questions.
+        answers: What its versions answer together, as in answerable_questions(); None for this version alone.
 
     Raises:
         UnitsError: If a question does not fit the experiment's values.
@@ -56,7 +63,9 @@ def asks_of(experiment: Experiment, texts: Sequence[str] = ()) -> tuple[Ask, ...
     if experiment.type == "text" and len(texts) > MAX_ASKS:
         answerable.require([experiment], "candidates", "omit candidates")
         return (Ask(MOST_COMMON, "named", texts=tuple(texts)),)
-    return tuple(_ask(experiment, text) for text in texts) if texts else (_default_ask(experiment),)
+    if texts:
+        return tuple(_ask(experiment, text) for text in texts)
+    return (_default_ask(experiment, answers or answerable.answerable_questions(experiment)),)
 
 
 def check_limits(experiment: Experiment, texts: Sequence[str], unit: str) -> None:
@@ -78,8 +87,7 @@ def check_limits(experiment: Experiment, texts: Sequence[str], unit: str) -> Non
                 )
 
 
-def _default_ask(experiment: Experiment) -> Ask:
-    answers = answerable.answerable_questions(experiment)
+def _default_ask(experiment: Experiment, answers: frozenset[str]) -> Ask:
     if "pairs" in answers:
         first, *_, last = parts_of(experiment)
         target = last.name if last.type == "number" else where(last, index_names(last)[last.type == "bool"])

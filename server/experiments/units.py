@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from itertools import product
+from itertools import pairwise, product
 from unicodedata import normalize
 
 import numpy as np
@@ -317,8 +317,8 @@ def moved_note(experiment: Experiment, ranges: Iterable[IndexRange], unit: str =
 def _describe_bins(edges: np.ndarray, unit: str = "") -> str:
     """Return a clause with the bins' widths and first edge."""
     widths = np.diff(edges)
-    width = f"{widths[0]:g}"
-    if widths[-1] > 1.001 * widths[0]:  # on a logarithmic scale
+    width = f"{widths.min():.4g}"
+    if widths.max() > 1.001 * widths.min():  # on a logarithmic scale, or between the edges of all versions
         width += f" to {widths.max():.4g}"
     return f"bins are {f'{width} {unit}'.strip()} wide, from {edges[0]:g}"
 
@@ -358,3 +358,20 @@ def histogram_ranges(experiment: Experiment, max_rows: int) -> list[IndexRange]:
     return [
         IndexRange(lo, hi, range_name(experiment, lo, hi, edges)) for lo, hi in zip(starts, ends, strict=True)
     ]
+
+
+def common_ranges(experiment: Experiment, other: Experiment, max_rows: int) -> list[IndexRange]:
+    """Return at most `max_rows` ranges that another version counts as well, if both are numbers.
+
+    Otherwise, or if the two count the same values, these are histogram_ranges().
+    """
+    usual = histogram_ranges(experiment, max_rows)
+    if experiment.type != "number" or all(range_in(other, r, experiment) for r in usual):
+        return usual
+    own, others = (inner_edges(version) for version in (experiment, other))
+    common = [i for i, edge in enumerate(own, 1) if edge in others]
+    if not common:
+        return usual
+    step = -(-(len(common) + 1) // max_rows)
+    limits = [0, *common[step - 1 :: step], value_count(experiment)]
+    return [IndexRange(lo, hi, range_name(experiment, lo, hi)) for lo, hi in pairwise(limits)]

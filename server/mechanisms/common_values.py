@@ -30,10 +30,12 @@ class VersionView(Experiment):
     Attributes:
         original: The version.
         cells: For each of the version's indices, the index of the value seen here, shape (original.domain,).
+        is_log: Whether a number's bins are drawn on a logarithmic scale.
     """
 
     original: Experiment
     cells: npt.NDArray[np.intp]
+    is_log: bool = True
 
     def __init__(self, original: Experiment, values: dict[str, Any], cells: npt.NDArray[np.intp]):
         # The board's constructor parses JSON, which a view does not have.
@@ -98,7 +100,7 @@ def _values(reading: Any) -> tuple[object, ...]:
     """Return the values of an experiment or of a pair's part, to compare them."""
     parts = [(part.name, part.domain, part.labels, *_values(part)) for part in parts_of(reading)]
     labels = frozenset(reading.labels)
-    return (reading.type, reading.low, reading.high, labels, value_count(reading), scale_of(reading), *parts)
+    return (reading.type, reading.low, reading.high, labels, value_count(reading), log_edges(reading), *parts)
 
 
 def common_views(versions: Sequence[Experiment]) -> tuple[Experiment, ...] | None:
@@ -147,6 +149,7 @@ def _bin_view(version: Experiment, newest: Experiment, edges: Sequence[Fraction]
         return version
     cells = [0, *(bisect_right(edges, edge) for edge in inner_edges(version))]
     values = {"low": newest.low, "high": newest.high, "edges": outer_edges, "levels": ()}
+    values["is_log"] = scale_of(newest) == "log"
     return _view(version, cells, len(edges) + 1, values)
 
 

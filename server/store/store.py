@@ -416,12 +416,17 @@ class Store(Database):
 
     def versions(self, connection: Connection, fleet: str | None) -> list[Version]:
         """Return the same versions as experiments(), as seen by this connection's transaction."""
-        try:
-            return [version_of(row) for row in _version_rows(connection, fleet)]
-        except CustomCodeRefused as e:
-            raise StoreError(f"{self.where} has an experiment that cannot be read here: {e}") from None
-        except (ExperimentRefused, TypeError, ValueError) as e:  # SQLite stores any type in any column
-            raise StoreError(f"{self.where} is damaged: an experiment in it does not parse ({e})") from None
+        versions = list[Version]()
+        for row in _version_rows(connection, fleet):
+            subject = f"experiment {visible(str(row['name']))} of fleet {visible(str(row['fleet']))}"
+            try:
+                versions.append(version_of(row))
+            except CustomCodeRefused as e:
+                raise StoreError(f"{subject} in {self.where} cannot be read here: {e}") from None
+            except (ExperimentRefused, TypeError, ValueError) as e:  # SQLite stores any type in any column
+                words = f"{subject} does not parse ({visible(str(e))})"
+                raise StoreError(f"{self.where} is damaged: {words}") from None
+        return versions
 
     def readable_experiments(
         self, fleet: str | None = None

@@ -54,21 +54,21 @@ def value_count(reading: Any) -> int:
 
 
 def log_edges(reading: Any) -> tuple[int, ...]:
-    """Return the edges of a number's logarithmic bins in milli-units; () if its bins are equally wide.
+    """Return the edges of a number's logarithmic or merged bins in milli-units; () if they are equally wide.
 
     Args:
         reading: An Experiment or one of its parts.
     """
-    return tuple(getattr(reading, "edges", ()))  # set by device/ldp_scale.py
+    return tuple(getattr(reading, "edges", ()))  # set by device/ldp_scale.py, and by a view of a version
 
 
 def scale_of(reading: Any) -> Literal["log"] | None:
-    """Return the scale of a number's bins, None if they are equally wide.
+    """Return the scale of a number's bins, None if they are equally wide, or are such bins merged.
 
     Args:
         reading: An Experiment or one of its parts.
     """
-    return "log" if log_edges(reading) else None
+    return "log" if log_edges(reading) and getattr(reading, "is_log", True) else None
 
 
 OTHER = "other"

@@ -8,7 +8,7 @@ from ..hints import option
 from ..mechanisms.common_values import same_values
 from ..plain_text import visible
 from ..wire.experiments import scale_of, value_count
-from .answers import capitalize
+from .answers import capitalize, reading
 from .numbers import ENGLISH, Numbers, counted
 from .scope import ALL_VERSIONS
 
@@ -23,8 +23,8 @@ def short_digest(experiment: Experiment, others: Sequence[Experiment]) -> str:
     return next((digest[:n] for n in lengths if not any(d.startswith(digest[:n]) for d in digests)), digest)
 
 
-def difference(version: Experiment, other: Experiment) -> str:
-    """Return how a version differs from the one that answers, such as "without 'dry'"; "" if unknown."""
+def difference(version: Experiment, other: Experiment, unit: str = "", write: Numbers = ENGLISH) -> str:
+    """Return how a version differs from the one that answers, such as "without 'dry'" or "from 0 to 9 °C"."""
     if version.type != other.type:
         return f"of type {version.type}"
     if same_values(version, other):
@@ -38,7 +38,8 @@ def difference(version: Experiment, other: Experiment) -> str:
     if version.type != "number":
         return "with other parts"
     if (version.low, version.high) != (other.low, other.high):
-        return f"from {version.low / 1000:g} to {version.high / 1000:g}"
+        low, high = version.low / 1000, version.high / 1000
+        return f"from {reading(low, '', write)} to {reading(high, unit, write)}"
     if scale_of(version) != scale_of(other):
         return "with a logarithmic scale" if scale_of(version) else "with equal bins"
     return f"with {value_count(version):,} bins"
@@ -66,6 +67,7 @@ def left_out(
     *,
     is_newest: bool,
     can_pool: bool,
+    unit: str = "",
     write: Numbers = ENGLISH,
 ) -> str:
     """Return a sentence on the reports that an answer leaves out, or "" if there are none.
@@ -76,6 +78,7 @@ def left_out(
         versions: All versions.
         is_newest: Whether the experiment has no newer version.
         can_pool: Whether all versions have values in common.
+        unit: The unit of the readings, or "".
         write: The number format.
     """
     texts = list[str]()
@@ -84,12 +87,15 @@ def left_out(
         texts.append(f"the newest version has too few reports, so this is version {short}")
     for part in parts[:_MAX_NAMED]:
         hint = option("version", short_digest(part.version, versions))
-        how = f"in {part.unit}" if part.unit else difference(part.version, newest)
+        how = f"in {part.unit}" if part.unit else difference(part.version, newest, unit, write)
         which = f"another version {how}"
         texts.append(f"{counted(part.reports, 'report', write)} of {which} left out ({hint})")
-    if len(parts) > _MAX_NAMED:
-        rest = sum(part.reports for part in parts[_MAX_NAMED:])
-        texts.append(f"{counted(rest, 'report', write)} of other versions left out")
+    if others := parts[_MAX_NAMED:]:
+        rest = sum(part.reports for part in others)
+        hints = [option("version", short_digest(part.version, versions)) for part in others[:_MAX_NAMED]]
+        named = ", ".join([*hints, *["..."] * (len(others) > _MAX_NAMED)])
+        subject = counted(len(others), "other version", write)
+        texts.append(f"{counted(rest, 'report', write)} of {subject} left out ({named})")
     if not texts:
         return ""
     advice = f"; {option('version', ALL_VERSIONS)} pools the values in common" if parts and can_pool else ""
@@ -97,10 +103,12 @@ def left_out(
     return f"{capitalize(text)}."
 
 
-def changed(window: str, before: Experiment, after: Experiment) -> str:
-    """Return a sentence that marks where another version answers in a trend."""
-    digests = short_digest(before, [after])
-    return f"Before {window}: another version {difference(before, after)} ({option('version', digests)})."
+def changed(
+    window: str, before: Experiment, after: Experiment, versions: Sequence[Experiment], unit: str = ""
+) -> str:
+    """Return a sentence that marks where another version answers in a trend; arguments as in left_out()."""
+    hint = option("version", short_digest(before, versions))
+    return f"Before {window}: another version {difference(before, after, unit)} ({hint})."
 
 
 def _list_labels(labels: Sequence[str]) -> str:

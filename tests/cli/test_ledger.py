@@ -10,6 +10,7 @@ from boards import ask_fleet
 from enumeration import MemoryStorage
 from experiments import experiment_json
 from refusals import fails
+from sqlalchemy import update
 from typer.testing import CliRunner
 
 from hushmote.cli.main import app
@@ -20,7 +21,7 @@ from hushmote.server.budgets.board_status import StatusRefused
 from hushmote.server.budgets.policy import Policy
 from hushmote.server.errors import UsageError
 from hushmote.server.ingest.pipeline import fleets, ingest
-from hushmote.server.store import Store
+from hushmote.server.store import Store, StoreError, schema
 
 TODAY = datetime.datetime.now(datetime.UTC).date()
 POLICY = Policy(5_000_000, 0, 2_000_000, ("sum", "squares", "count", "unlimited"), ("a", "b"))
@@ -75,6 +76,13 @@ def url(tmp_path):
 def read(url: str, known: Policy | None = None, boards: int | None = None, devices=()):
     with Store(url, create=False) as store:
         return fleet_ledger.read(store, "home", TODAY, known, boards, devices)
+
+
+def damage(url: str, name: str) -> None:
+    with Store(url) as store, store.writing() as connection:
+        connection.execute(
+            update(schema.experiment).where(schema.experiment.c.name == name).values(payload=b"{")
+        )
 
 
 REPORTS_MADE = {"d0": (0, 6), "d1": (1, 0), "d2": (4, 2), "d3": (3, 1)}
@@ -176,6 +184,24 @@ class TestOutput:
         assert (first["experiment"], first["left"], first["left_counts"]["0"]) == ("a", 8, 1)
         assert fields["devices"]["d1"]["a"] == {"made": 1, "left": 3}
         assert first["per_day"] is None  # only today exists, and it is not over
+
+    def test_leaves_out_only_what_cannot_be_read(self, url):
+        whole = {
+            e["experiment"]: e for e in json.loads(ledger("--store", url, "--json").output)["experiments"]
+        }
+        damage(url, "a")
+        result = ledger("--store", url, "--json")
+        assert isinstance(result.exception, StoreError)
+        assert str(result.exception).startswith("experiment a of fleet home cannot be read here: ")
+        fields = json.loads(result.stdout)
+        assert fields["experiments"] == [whole["b"]]
+        assert [e["experiment"] for e in fields["unreadable"]] == ["a"]
+
+    def test_policy_needs_every_experiment(self, url):
+        """The experiments share a device's budget, so what is left would be too much."""
+        damage(url, "a")
+        with fails("experiment a of fleet home cannot be read here", StoreError):
+            read(url, POLICY)
 
     @pytest.mark.slow
     def test_writes_plot_before_rate_is_known(self, url, tmp_path):

@@ -25,7 +25,7 @@ from hushmote.server.ingest.pipeline import fleets, ingest
 from hushmote.server.plain import plain
 from hushmote.server.store import Store, StoreError
 from hushmote.server.wire.report import encode
-from hushmote.web.budget.answer import HEADINGS, fleet_budgets
+from hushmote.web.budget.answer import HEADINGS, FleetBudgets, fleet_budgets
 from hushmote.web.budget.ledgers import Ledgers
 from hushmote.web.glossary import WORDS
 from hushmote.web.live import LiveStore
@@ -276,6 +276,25 @@ class TestLedgers:
         with Store(url) as store:
             ask_fleet(store, "home", ROOM)
             asyncio.run(readers(store))
+
+    @pytest.mark.parametrize("policy", [None, policy_for(8, 0, ["room"])], ids=["no policy", "policy"])
+    def test_leave_out_only_what_cannot_be_read(self, tmp_path, policy):
+        async def budgets(url: str) -> FleetBudgets:
+            live = LiveStore(url)
+            await live.check()
+            cached = await Ledgers(live, policy).read("home")
+            live.close()
+            return cached.budget
+
+        url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+        with Store(url) as store:
+            ask_fleet(store, "home", ROOM)
+            store.add_experiment("home", experiment_json(name="other"))
+            with store.writing() as connection:
+                connection.exec_driver_sql("UPDATE experiment SET payload = x'7b' WHERE name = 'other'")
+        budget = asyncio.run(budgets(url))
+        assert [e.line.budget.experiment.name != "other" for e in budget.experiments] == [True]
+        assert budget.unreadable[0].startswith("experiment other of fleet home cannot be read here: ")
 
     def test_leave_missing_store_to_frame(self, tmp_path):
         path = tmp_path / "store.sqlite"

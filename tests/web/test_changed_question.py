@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from browser import Browser, paged
-from experiments import experiment_json
+from experiments import experiment_json, number_json
 from filled_store import fill
 
 from hushmote.server.store import Store
@@ -22,6 +22,19 @@ def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             fill(store, "home", experiment_json(labels=labels, **design), dict.fromkeys(windows, 1_000))
     with paged(url) as address:
         yield f"{address}/experiment/home/mode"
+
+
+@pytest.fixture(scope="module")
+def wider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    url = f"sqlite:///{tmp_path_factory.mktemp('wider') / 'hushmote.sqlite'}"
+    today = datetime.datetime.now(datetime.UTC).date()
+    days = [str(today - datetime.timedelta(n)) for n in (4, 3, 2, 1)]
+    with Store(url) as store:
+        for bins, windows in ((10, days[:2]), (20, days[2:])):
+            payload = number_json(bins, name="temp", high=2_000 * bins, epsilon=3_000_000)
+            fill(store, "home", payload, dict.fromkeys(windows, 1_000))
+    with paged(url) as address:
+        yield f"{address}/experiment/home/temp"
 
 
 class TestAddedLabel:
@@ -54,4 +67,15 @@ class TestAddedLabel:
         browser.until(lambda: "most common" in browser.text_of("finding"), "no finding")
         assert self.NOTE not in browser.text_of("finding")
         browser.until(lambda: "--version=all" in browser.text_of("command-estimate"), "no command")
+        assert not browser.errors()
+
+
+class TestWidenedRange:
+    def test_all_versions_show_a_median_over_time(self, wider: str, browser: Browser):
+        """Bins between common edges have no middle, so a mean would be wrong."""
+        browser.open(f"{wider}?version=all&last=all")
+        browser.until(lambda: "Median: " in browser.text_of("finding"), "no finding")
+        browser.until(lambda: "all 4 windows" in browser.text_of("trend"), "no trend")
+        assert "Mean: " not in browser.text_of("finding")
+        assert "median" in browser.text_of("over")
         assert not browser.errors()

@@ -18,6 +18,7 @@ from hushmote.web.reader import Reader
         ("(8, 1e-06)-LDP, 0.5", "(8, 1e-06)-LDP, 0,5"),
         (text := "to room_1.5 and 12345-a and 2026-99-99 of version=1.2", text),
         ("99 of 1,000.", "99 of 1.000."),
+        (text := "without '2000' left out (version 6669); Version 0123", text),
         ("5% quantile, 15%", "5\xa0% quantile, 15\xa0%"),
     ],
 )

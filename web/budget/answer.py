@@ -19,6 +19,7 @@ from ...server.budgets.words import (
 )
 from ...server.epsilon import nats
 from ...server.experiments.budget import rule_guarantee
+from ...server.plain_text import visible
 from ...server.words.experiment import thinning
 from ...server.words.numbers import counted
 
@@ -59,13 +60,19 @@ class BudgetAnswer:
 
 @dataclass(frozen=True)
 class FleetBudgets:
-    """A fleet's device count and budgets; `lifetime` contains sentences about a device's lifetime budget."""
+    """A fleet's device count and budgets.
+
+    Attributes:
+        lifetime: Sentences about a device's lifetime budget.
+        unreadable: Sentences about experiments that are left out because they cannot be read here.
+    """
 
     fleet: str
     today: datetime.date
     boards: int
     experiments: tuple[BudgetAnswer, ...]
     lifetime: tuple[str, ...]
+    unreadable: tuple[str, ...] = ()
 
     @property
     def promises(self) -> tuple[str, ...]:
@@ -83,7 +90,8 @@ def fleet_budgets(ledger: FleetLedger, today: datetime.date) -> FleetBudgets:
     experiments = tuple(_experiment(ledger.fleet, line, today, days) for line in lines)
     boards = sum(ledger.profiles.values())
     lifetime_lines = (*lifetime_sentences(ledger.policy), *notes(ledger.policy, len(lines)))
-    return FleetBudgets(ledger.fleet, today, boards, experiments, lifetime_lines)
+    unreadable = tuple(visible(e.words) for e in ledger.unreadable)
+    return FleetBudgets(ledger.fleet, today, boards, experiments, lifetime_lines, unreadable)
 
 
 def _experiment(fleet: str, line: Remaining, today: datetime.date, days: np.ndarray) -> BudgetAnswer:

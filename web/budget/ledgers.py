@@ -55,7 +55,10 @@ class Ledgers:
                 return previous
 
             def compute(reader: StoreReader) -> FleetBudgets:
-                return fleet_budgets(remaining.read(reader.store, fleet, day, self._policy), day)
+                # What is left of the policy is unknown if one of the experiments that share it is.
+                is_complete = self._policy is None or not reader.store.readable_experiments(fleet)[1]
+                policy = self._policy if is_complete else None
+                return fleet_budgets(remaining.read(reader.store, fleet, day, policy), day)
 
             budget = await self._live.ask(("budget", fleet, day), compute, slow=True)
             end_s = asyncio.get_running_loop().time()

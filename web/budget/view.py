@@ -119,6 +119,8 @@ class FleetSection:
                 table(f"Budgets of fleet {budget.fleet}", ("experiment", *HEADINGS), rows, stacked=True)
             else:
                 ui.label("This fleet has no experiments yet.")
+            for text in budget.unreadable:
+                ui.label(sentence(text)).classes("budget-sentence")
         self._draw(budget)
         for part, texts in ((self._lifetime, budget.lifetime), (self._promise_lines, budget.promises)):
             part.clear()

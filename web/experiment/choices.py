@@ -18,7 +18,7 @@ from ...server.experiments.answerable import OF_VALUES
 from ...server.experiments.units import UnitsError, bin_edges, parse_range
 from ...server.plain_text import shorten, visible
 from ...server.typed_numbers import typed_share
-from ...server.wire.experiments import scale_of
+from ...server.wire.experiments import log_edges
 from ...server.words.scope import ALL_VERSIONS
 from ..period import EXPLICIT, USUAL, first_and_last, in_period, parse, period_of, windows_of
 
@@ -307,7 +307,7 @@ def typed_range(experiment: Experiment, low: float | None, high: float | None) -
     try:
         return range_between(experiment, low, high)
     except UnitsError:
-        width = "" if scale_of(experiment) else f" of {edges[1] - edges[0]:g}"
+        width = "" if log_edges(experiment) else f" of {edges[1] - edges[0]:g}"
         raise UnitsError(f"no whole row{width} lies between From and To") from None
 
 

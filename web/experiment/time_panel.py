@@ -26,7 +26,7 @@ class TimePanel:
         self._has_days = False
         heading("Over time", 2).props('id="over-time"')
         with ui.row().classes("experiment-controls"):
-            self._over = select({}, "Statistic", self._choose_statistic)
+            self._over = select({}, "Statistic", self._choose_statistic).props('id="over"')
         self._hint = ui.label("Drag over the line to choose windows.").classes("experiment-hint")
         self._chart = RangeSelectChart("The chosen statistic over time", self._dragged)
         self._sentence = ui.label().props('id="trend"')
@@ -85,6 +85,10 @@ class TimePanel:
         verdict = " ".join(sentences.trend(answer, self._reader))
         period = words.period(tuple(charts.trend_windows(answer)), self._windows, self._reader)
         self._sentence.text = f"{words.capitalize(period)}. {verdict}".strip()
+        names = list(dict.fromkeys(row.name for row in answer.rows))
+        if choices.over == MEAN and answer.quantity == "reading" and names[:1] != [MEAN]:
+            # Versions that are pooled at common edges have a median instead of a mean.
+            offer(self._over, dict(over_names(self._can, choices.quantiles)) | {MEAN: names[0]}, MEAN)
         answer = answer.telling()
         self._drawn_windows = tuple(charts.trend_windows(answer))
         positions = [i for i, window in enumerate(self._drawn_windows) if window in self._chosen]

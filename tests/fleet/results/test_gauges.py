@@ -11,13 +11,14 @@ from experiments import experiment_json
 from filled_store import fill
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import update
 
 from hushmote.fleet.results.gauges import WORDS, Gauges
 from hushmote.fleet.results.publication import Gauge, Publication, Scrape
 from hushmote.fleet.results.snapshot import budgets, take_snapshot
 from hushmote.server.budgets import remaining
 from hushmote.server.service.metrics import CertificateEnds
-from hushmote.server.store import Store
+from hushmote.server.store import Store, schema
 from hushmote.server.store.number_set import NumberSet
 
 NOON = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
@@ -63,6 +64,15 @@ class TestBudgets:
             "hushmote_budget_boards_silent": 2,
             "hushmote_budget_reports_left": 0,
         }
+
+    def test_leave_out_only_what_cannot_be_read(self, store: Store):
+        for name in ("temp", "free"):
+            fill(store, "home", experiment_json(name=name), DAYS)
+        with store.writing() as connection:
+            damaged = update(schema.experiment).where(schema.experiment.c.name == "free")
+            connection.execute(damaged.values(payload=b"{"))
+        names = {gauge.labels["experiment"] for gauge in budgets(store, NOON)}
+        assert names == {"temp"}
 
     def test_are_absent_before_the_first_report(self, store: Store):
         ask_fleet(store, "home", experiment_json(name="temp"))

@@ -28,9 +28,13 @@ from hushmote.server.answers.finding import find
 from hushmote.server.answers.query import Facts, NotShown
 from hushmote.server.answers.question import Question, Selection
 from hushmote.server.answers.rows import TrendRow
+from hushmote.server.answers.tables import trend_table
 from hushmote.server.errors import UsageError
 from hushmote.server.estimate.statistic import DoesNotFit, TooFewReports
+from hushmote.server.experiments.answerable import UnanswerableError
+from hushmote.server.mechanisms.common_values import common_views, same_values
 from hushmote.server.store import Store, schema
+from hushmote.server.wire.experiments import parse_experiment
 
 OLD, NEW = ("2026-11-20", "2026-11-21"), ("2026-11-22", "2026-11-23")
 NOON = datetime.datetime(2026, 11, 24, 12, tzinfo=datetime.UTC)
@@ -205,6 +209,25 @@ class TestOtherChanges:
         with fails("the versions of mode have no values in common; choose one with", DoesNotFit):
             answer(store, version="all")
 
+    def test_versions_without_common_answers_do_not_fit(self, store: Store) -> None:
+        """Means alone, over bins of different widths, have nothing in common."""
+        fill_temps(store, dict.fromkeys(OLD, 4_000), 0, 40, 10, mechanism="sw", reach=3)
+        fill_temps(store, dict.fromkeys(NEW, 3_000), 0, 40, 20, 2, mechanism="sw", reach=5)
+        left_out = answer(store, "temp").left_out
+        assert re.fullmatch(
+            r"8,000 reports of another version with 10 bins left out \(version=....\)\.", left_out
+        )
+        with fails("the versions of temp have no values in common; choose one with", DoesNotFit):
+            answer(store, "temp", version="all")
+
+    def test_every_version_left_out_is_named(self, store: Store) -> None:
+        digests = [
+            fill_modes(store, f"heat {name}", {OLD[0]: 100}) for name in ("a", "b", "c", "d", "e", "cool")
+        ]
+        left_out = answer(store, windows=()).left_out
+        assert all(f"version={digest[:4]}" in left_out for digest in digests[:-1])
+        assert "200 reports of 2 other versions left out (version=" in left_out
+
     def test_too_few_reports_is_another_error(self, store: Store) -> None:
         fill_modes(store, "heat cool", {OLD[0]: 1})
         with fails("mode has fewer than 2 reports so far", TooFewReports):
@@ -221,7 +244,7 @@ class TestWidenedRange:
         reply = answer(store, "temp", ranges=("24:",))
         assert reply.estimate.reports == 20_000
         assert rows(reply, "ranges")["24 and above"].value == pytest.approx(0.159, abs=0.02)
-        assert "of another version from 0 to 24 left out" in reply.left_out
+        assert "of another version from 0 to 24 °C left out" in reply.left_out
 
     def test_all_versions_pool_at_common_edges(self, store: Store, digests: tuple[str, str]) -> None:
         reply = answer(store, "temp", version="all", ranges=("8:16",))
@@ -230,6 +253,40 @@ class TestWidenedRange:
         assert rows(reply)["20 and above"].value == pytest.approx(0.309, abs=0.02)
         assert rows(reply, "ranges")["8 to 16"].value == pytest.approx(0.341, abs=0.02)
         assert [table.kind for table in reply.answers] == ["histogram", "ranges"]
+
+    def test_all_versions_have_no_mean(self, store: Store, digests: tuple[str, str]) -> None:
+        """Common bins have no middle where they are open or merged, so their mean would be off by degrees."""
+        with store.engine.begin() as connection:
+            connection.execute(update(schema.experiment).values(asked="24:\nmean"))
+        reply = answer(store, "temp", version="all")
+        assert "Mean: temp answers only shares and quantiles." in reply.headline
+        with fails("temp answers only shares and quantiles", UnanswerableError):
+            reply.estimate.mean()
+        (table,) = answer(store, "temp", version="all", trend=True).answers
+        assert {row.name for row in table.rows} == {"median"}
+
+    def test_merged_bins_are_drawn_to_scale(self, store: Store, digests: tuple[str, str]) -> None:
+        """A logarithmic axis would begin above 0."""
+        reply = answer(store, "temp", version="all")
+        assert [table.scale for table in reply.answers] == [None]
+        assert reply.answers[0].plot().axes[0].get_xscale() == "linear"
+
+    def test_merged_bins_are_not_equal_bins(self) -> None:
+        """Both have 6 bins from 0 to 40."""
+        old, new, equal = (parse_experiment(temps(0, *end)) for end in ((24, 12), (40, 10), (40, 6)))
+        merged = common_views([old, new])
+        assert merged
+        assert (merged[1].domain, same_values(*merged), same_values(merged[1], equal)) == (6, True, False)
+
+    def test_moved_range_names_the_widths_of_common_bins(
+        self, store: Store, digests: tuple[str, str]
+    ) -> None:
+        (note,) = (
+            table.note
+            for table in answer(store, "temp", version="all", ranges=("24:",)).answers
+            if table.kind == "ranges"
+        )
+        assert note == "24: is counted as 20 and above: bins are 4 to 20 °C wide, from 0."
 
     def test_logarithmic_bins_pool_only_at_common_edges(self, store: Store) -> None:
         log = experiment_json(
@@ -263,6 +320,14 @@ class TestTrend:
         note = f"Before 2026-11-22: another version without 'dry' (version={old[:4]})."
         assert note in table.note
         assert dict(table.p_values).keys() == SHARES.keys()
+
+    def test_lines_show_the_same_windows(self, store: Store) -> None:
+        fill_modes(store, "heat cool", {OLD[0]: 4_000})
+        fill_modes(store, "warm cool", {OLD[1]: 4_000})
+        fill_modes(store, "heat cool dry", dict.fromkeys(NEW, 3_000), 2)
+        (table,) = answer(store, trend=True, ranges=("heat", "cool", "dry")).answers
+        lines = [str(cell) for cell in trend_table(table).columns[2].cells]
+        assert [re.sub(r"[▁-█]", "x", line) for line in lines] == ["x xx", "xxxx", "  xx"]
 
     def test_range_continues_only_where_both_have_its_edges(self, store: Store) -> None:
         fill_temps(store, dict.fromkeys(OLD, 20_000), 0, 24, 12)
@@ -303,6 +368,54 @@ class TestTrend:
         assert "new_versions" not in table.to_dict()
         assert "version" not in table.to_csv().partition("\n")[0]
 
+    def test_leaves_out_only_what_it_does_not_show(self, store: Store) -> None:
+        old = fill_modes(store, "heat cool", dict.fromkeys(OLD, 4_000))
+        fill_modes(store, "heat cool dry", {NEW[0]: 3_000}, 2)
+        reply = answer(store, windows=(), trend=True)
+        assert (reply.left_out, reply.reports) == ("", 11_000)
+        assert reply.which == "fleet home, 2026-11-20 to 2026-11-22 (3 days)"
+        assert "left out" not in reply.headline
+        assert {"reports": 11_000, "left_out": ""}.items() <= reply.to_dict().items()
+        assert answer(store, windows=(), trend=True, version=old).left_out == ""
+
+    def test_names_what_its_weeks_leave_out(self, store: Store) -> None:
+        days = [f"2026-11-{day}" for day in range(9, 24)]
+        old = fill_modes(store, "heat cool", dict.fromkeys(days[:10], 1_000))
+        fill_modes(store, "heat cool dry", dict.fromkeys(days[10:], 1_000), 2)
+        reply = answer(store, windows=(), trend=True, by="week", ranges=("heat",))
+        assert reply.reports == 12_000
+        assert reply.left_out.startswith(
+            f"3,000 reports of another version without 'dry' left out (version={old[:4]})"
+        )
+        assert reply.headline.endswith(reply.left_out)
+
+    def test_other_type_is_left_out_by_name(self, store: Store) -> None:
+        old = fill(store, "home", experiment_json(name="mode"), dict.fromkeys(OLD, 4_000)).digest.hex()
+        fill_modes(store, "heat cool", dict.fromkeys(NEW, 3_000), 2)
+        reply = answer(store, trend=True)
+        assert (
+            reply.left_out == f"8,000 reports of another version of type bool left out (version={old[:4]})."
+        )
+
+    def test_digits_differ_from_those_of_other_versions(self, store: Store) -> None:
+        """Two of 600 versions share their first four digits, and only one of the two is in the trend."""
+        by_digits, pair = dict[str, int](), (0, 0)
+        for number in range(2_000):
+            digits = parse_experiment(modes(f"heat l{number}")).digest.hex()[:4]
+            if digits in by_digits:
+                pair = by_digits[digits], number
+                break
+            by_digits[digits] = number
+        assert pair[1]
+        hidden, old = (f"heat l{number}" for number in pair)
+        fill_modes(store, hidden, {"2026-11-10": 100})
+        digest = fill_modes(store, old, dict.fromkeys(OLD, 100))
+        fill_modes(store, "heat cool", dict.fromkeys(NEW, 100))
+        (table,) = answer(store, trend=True, ranges=("heat",)).answers
+        digits = re.findall(r"version=(\w+)", table.note)
+        assert digest.startswith(digits[0])
+        assert answer(store, windows=(), version=digits[0]).estimate.reports == 200
+
     def test_jump_at_the_change_has_no_p_value(self, store: Store) -> None:
         """The mean moves only because the old range ends at 24."""
         fill_temps(store, dict.fromkeys(OLD, 20_000), 0, 16, 8)
@@ -342,6 +455,13 @@ class TestOtherMechanism:
         assert find(Facts(store, NOON), Selection("temp", "home")).enough
         together = answer(store, "temp", version="all")
         assert (together.estimate.reports, [table.kind for table in together.answers]) == (8_000, ["moments"])
+
+    def test_all_versions_answer_a_question_that_all_can(self, store: Store) -> None:
+        common = {"low": 0, "high": 64, "bins": 16}
+        fill_temps(store, dict.fromkeys(OLD, 4_000), **common, mechanism="sw", reach=4)
+        fill_temps(store, dict.fromkeys(NEW, 4_000), **common)
+        findings = find(Facts(store, NOON), Selection("temp", "home", version="all"))
+        assert findings.lines[0].startswith("Mean: ")
 
 
 class TestOtherUnit:
@@ -391,6 +511,39 @@ class TestComparison:
         for options in sides:
             reply = answer(store, **options)
             assert list(rows(reply, "change")) == ["heat", "cool"]
+
+    def test_names_what_the_other_side_leaves_out(self, store: Store) -> None:
+        old = fill_modes(store, "heat cool", {OLD[0]: 4_000})
+        fill_modes(store, "heat cool dry", dict.fromkeys((OLD[1], *NEW), 3_000), 2)
+        reply = answer(store, windows=NEW, against=OLD)
+        note = (
+            f"On the other side, 4,000 reports of another version without 'dry' left out (version={old[:4]})"
+        )
+        assert reply.left_out.startswith(note)
+        assert note in reply.headline
+
+    def test_names_the_version_that_answers_the_other_side(self, store: Store) -> None:
+        old = fill_modes(store, "heat cool", dict.fromkeys(OLD, 4_000), epsilon=1_000_000)
+        fill_modes(store, "heat cool", {NEW[0]: 3_000}, 2)
+        fill_modes(store, "heat cool dry", {NEW[1]: 3_000}, 3)
+        text = f"On the other side, the newest version has too few reports, so this is version {old[:4]}."
+        assert answer(store, windows=NEW[1:], against=OLD).left_out == text
+
+    def test_rows_are_ranges_that_both_versions_count(self, store: Store) -> None:
+        """The rows of the newer histogram are 10 wide, and the older version has no edge at 10."""
+        fill_temps(store, dict.fromkeys(OLD, 4_000), 0, 40, 10)
+        tree = {"mechanism": "hh", "fanout": 5, "cells": [4, 5]}
+        fill_temps(store, dict.fromkeys(NEW, 4_000), 0, 40, 20, 2, **tree)
+        names = ["below 8", "8 to 16", "16 to 24", "24 to 32", "32 and above"]
+        reply = answer(store, "temp", windows=NEW, against=OLD, rows=5)
+        assert list(rows(reply, "change")) == names
+
+    def test_types_are_not_compared(self, store: Store) -> None:
+        fill(store, "home", experiment_json(name="mode"), dict.fromkeys(OLD, 4_000))
+        fill_modes(store, "heat cool", dict.fromkeys(NEW, 3_000), 2)
+        text = r"mode cannot be compared: fleet home, .* is of another version of type bool"
+        with fails(text, DoesNotFit):
+            answer(store, windows=NEW, against=OLD)
 
 
 class TestInterfaces:

@@ -491,7 +491,7 @@ class TestDamage:
         for payload in (b"x", b"{}", b""):
             with store.writing() as connection:
                 connection.execute(update(schema.experiment).values(payload=payload))
-            with fails("is damaged: an experiment in it does not parse"):
+            with fails("is damaged: experiment temp of fleet open does not parse"):
                 ingest.fleets(store)
         # A running aggregator continues with the version that it has read.
         assert ingest.ingest(store, batch(["a"]), fleets, NOW).accepted == 1

@@ -140,8 +140,8 @@ def log_check(
 ) -> None:
     """Recompute a log from its files, and list what it has. Needs no store.
 
-    Exit with status 1 if anything does not fit, if a witness has not signed, or if a question certainly
-    changed more than once a day.
+    Exit with status 1 if anything does not fit, if a witness has not signed, or if witnesses should have
+    refused an entry: another reading of one question, a serial used before, more than one change a day.
     """
     from . import run  # imported lazily so that usage errors are fast
 

@@ -35,8 +35,8 @@ class Announcer:
     """Publishes whatever a connection has not published yet, and checks the store for changes every 2 s.
 
     An experiment or a proof that another client clears or alters is published again; this costs nothing for
-    devices that already have it. Without the signing key it publishes messages that were signed elsewhere, and does not
-    touch the broker's other messages.
+    devices that already have it. Without the signing key it publishes messages that were signed elsewhere,
+    and does not touch the broker's other messages.
 
     Args:
         fleets: The fleets whose experiments are published.

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from ..errors import HushmoteError
-from ..log.change import Change, compare, question_fields
+from ..log.change import Change, compare, fault
 from ..log.entry import Entry
 from ..log.note import Checkpoint, SecretKey
 from ..log.pace import Dated, changes_of_names, wait
@@ -187,20 +187,9 @@ class LogKeeper:
     def _why_refused(self, topic: str, payload: bytes) -> str:
         """Return why witnesses would refuse an entry for ever, and with it every later one."""
         entry = Entry(topic, payload)
-        fields = question_fields(entry.question)
-        if fields is None:
-            return "until each field is once in its JSON: witnesses refuse it otherwise"
-        if isinstance(fields.get("every"), list):
-            return "until its every is one number, the same for all groups: witnesses refuse a list"
-        logged = (self.stored.entries[number].entry.serial for number in self._of_key.get(topic, []))
-        highest = max((serial for serial in logged if serial is not None), default=-1)
-        if (
-            entry.serial is None
-            or entry.serial > highest
-            or self._change(topic, entry.question) is Change.NONE
-        ):
-            return ""
-        return f"until it is added or signed again, with a serial above {highest}, which the log has"
+        serials = (self.stored.entries[number].entry.serial or 0 for number in self._of_key.get(topic, []))
+        text = fault(entry, self._change(topic, entry.question), max(serials, default=-1))
+        return text and f"because witnesses refuse it: it {text}"
 
     def _change(self, topic: str, question: bytes) -> Change:
         changes = self._changes.get(topic)

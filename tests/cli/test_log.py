@@ -177,7 +177,7 @@ class TestExport:
         site.add(announced(0))
         site.write()
         before = (site.export / "checkpoint").read_bytes()
-        site.add(*(announced(number) for number in range(1, 9)))
+        site.add(*(announced(number, NOW + number) for number in range(1, 9)))
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
         try:
@@ -237,6 +237,23 @@ class TestCheck:
         site.add(*(announced(number, NOW - 86_400 + number) for number in range(5)))
         site.write()
         assert "temp of fleet home had 5 versions within 1.0 days" in site.check(code=1)
+
+    @pytest.mark.parametrize(
+        ("question", "serial", "words"),
+        [
+            (payload_of(experiment(epsilon=200_000)), 5, "changes with serial 5, but serial 5 came before"),
+            (payload_of(experiment(group="fw", groups=["1"], every=[1, 90])), 6, "make it one number"),
+            (payload_of(experiment()).replace(b"{", b'{"v":1,', 1), 6, "a field twice"),
+        ],
+    )
+    def test_tells_what_witnesses_refuse(self, site, question, serial, words):
+        site.add(
+            announced(0, 5), experiment_entry("home", "temp", b"%b\0\0\0\0%c%64b" % (question, serial, b""))
+        )
+        site.write()
+        text = site.check(code=1)
+        assert "entry 1, temp of fleet home, " in text
+        assert words in text
 
     def test_counts_no_breach_for_a_change_a_day(self, site):
         site.add(*(announced(number, NOW - 86_400 * (5 - number)) for number in range(5)))

@@ -263,7 +263,9 @@ class TestChange:
             home.add_experiment("home", payload_of(experiment(group="fw", groups=["1"], every=[1, 90])))
             serving.turn(hours=25)
             assert serving.question == OLD
-            assert serving.keeper.waiting[TOPIC].startswith("temp of fleet home waits until its every is one")
+            assert serving.keeper.waiting[TOPIC].startswith(
+                "temp of fleet home waits because witnesses refuse it: it has an every for each group"
+            )
 
     def test_field_that_is_there_twice_is_not_logged(self, home):
         with Serving(home) as serving:
@@ -271,7 +273,7 @@ class TestChange:
             serving.turn()
             assert serving.log == []
             assert serving.keeper.waiting[TOPIC].startswith(
-                "temp of fleet home waits until each field is once"
+                "temp of fleet home waits because witnesses refuse it: it has another name, a field twice"
             )
 
     def test_only_the_newest_of_several_is_announced(self, home):
@@ -408,10 +410,9 @@ class TestWitnesses:
                 # Witnesses refuse a lower serial for ever, and with it every later entry.
                 assert len(serving.log) == 2
                 assert serving.retained[TOPIC] == logged
-                assert serving.keeper.waiting[TOPIC] == (
-                    "temp of fleet home waits until it is added or signed again, with a serial above "
-                    f"{keys.signed_serial(logged)}, which the log has"
-                )
+                why = serving.keeper.waiting[TOPIC]
+                assert "waits because witnesses refuse it: it changes with serial" in why
+                assert f"but serial {keys.signed_serial(logged)} came before" in why
                 (experiment_overview,) = overview(old, serving.now()).experiments
                 assert experiment_overview.waits.startswith("for `hushmote serve` to log it, ")
                 old.add_experiment("home", OLD)

@@ -505,6 +505,53 @@ class TestWitnesses:
                 serving.wake()
                 until(lambda: "at size 1" in "".join(serving.keeper.warnings), serving.keeper.warnings)
 
+    @pytest.mark.parametrize("answer", [(409, "812", {}), (422, "no", {})], ids=["size", "entries"])
+    @pytest.mark.parametrize("is_restarted", [False, True])
+    def test_false_claim_does_not_stop_the_log(self, home, witness, answer, is_restarted):
+        with TestWitness("w2.example", 20) as second, TestWitness("w3.example", 30) as liar:
+            witnesses = witness, second, liar
+            if not is_restarted:
+                liar.answer = answer
+            with Serving(home, *witnesses) as serving:
+                serving.signed()
+            liar.answer = answer
+            with Serving(home, *witnesses) as serving:
+                until(lambda: serving.keeper.warnings, "no warning")
+                assert "w3.example says that it has signed what" in serving.keeper.warnings[0]
+                home.add_experiment("home", NEW)
+                serving.turn(hours=25)
+                until(lambda: serving.turn() and serving.question == NEW, lambda: serving.keeper.waiting)
+                assert verified(serving, *witnesses, need=2) == 1
+
+    def test_false_claim_of_half_the_witnesses_stops_the_log(self, home, witness):
+        with TestWitness("w2.example", 20) as liar, Serving(home, witness, liar) as serving:
+            serving.signed()
+            liar.answer = 409, "812", {}
+            home.add_experiment("home", payload_of(experiment(name="other")))
+            serving.turn()
+            until(lambda: serving.keeper.warnings, "no warning")
+            home.add_experiment("home", payload_of(experiment(name="third")))
+            serving.turn()
+            (why,) = serving.keeper.waiting.values()
+            assert "and not more than half of the witnesses have signed the log since this start" in why
+
+    @pytest.mark.parametrize("is_forged", [False, True])
+    def test_claim_needs_the_logs_signature(self, home, witness, is_forged):
+        secret = TestWitness(ORIGIN, 70).secret if is_forged else LOG
+        with Serving(home, witness) as serving:
+            serving.signed()
+            witness.answer = 409, "812", {}
+            witness.checkpoint = secret.sign_tree(812, bytes(32))
+            home.add_experiment("home", payload_of(experiment(name="other")))
+            serving.turn()
+            until(lambda: serving.keeper.warnings, "no warning")
+            (thread,) = serving.keeper._threads
+            assert (thread.stopped, thread.is_disputed) == (not is_forged, is_forged)
+            witness.answer = 503, "away", {}
+            serving.wake()
+            until(lambda: "does not sign yet" in serving.keeper.warnings[0], serving.keeper.warnings)
+            assert (thread.stopped, thread.is_disputed) == (not is_forged, is_forged)
+
     def test_unexpected_error_does_not_end_the_thread(self, home, witness, monkeypatch):
         with Serving(home, witness) as serving, monkeypatch.context() as patch:
             patch.setattr(log_witnesses, "parse_signatures", lambda _: 1 // 0)

@@ -55,7 +55,7 @@ static void hash_checkpoint(const struct hushmote_config *config, uint32_t size,
 static bool is_signed(const struct hushmote_config *config, const char *key, const uint8_t digest[32],
                       const uint8_t signature[64]) {
     uint8_t bytes[KEY_BYTES] = {0};
-    for (unsigned i = 0; i < 2 * KEY_BYTES; i++) /* fits() has checked the digits: '0' is 0x30 and 'a' is 0x61 */
+    for (unsigned i = 0; i < 2 * KEY_BYTES; i++) /* fits() has checked the digits: '0' is 0x30, 'A' 0x41 and 'a' 0x61 */
         bytes[i / 2] = (uint8_t)(bytes[i / 2] << 4 | ((key[i] & 15) + 9 * (key[i] >> 6)));
     if (config->feed != NULL)
         config->feed(config->context);
@@ -101,6 +101,14 @@ static int verify(const struct hushmote_config *config, const struct hushmote_pi
     return *path_end == 0 && rest > SIGNATURE_BYTES * log->need ? HUSHMOTE_OK : HUSHMOTE_REFUSED_WITNESSES;
 }
 
+/* Return how many hex digits two keys have in common at their beginning, in either case. */
+static unsigned common_digits(const char *key, const char *other) {
+    unsigned i = 0;
+    while (((unsigned)(key[i] - '0') < 10 || (unsigned)((key[i] | 32) - 'a') < 6) && (key[i] | 32) == (other[i] | 32))
+        i++;
+    return i;
+}
+
 static bool fits(const struct hushmote_config *config) {
     const struct hushmote_log *log = config->policy->log;
     /* need: more than half of the witnesses, as two such groups have one in common; key_count includes the log's own key */
@@ -109,9 +117,10 @@ static bool fits(const struct hushmote_config *config) {
     for (const char *c = log->origin; *c; c++)
         good = good && *c > ' ' && *c <= '~' && *c != '+';
     for (unsigned i = 0; i < log->key_count; i++) {
-        good = good && strspn(log->keys[i], "0123456789abcdef") == 2 * KEY_BYTES && log->keys[i][2 * KEY_BYTES] == 0;
+        const char *key = log->keys[i];
+        good = good && common_digits(key, key) == 2 * KEY_BYTES && key[2 * KEY_BYTES] == 0;
         for (unsigned k = 0; k < i; k++)
-            good = good && strcmp(log->keys[k], log->keys[i]) != 0;
+            good = good && common_digits(key, log->keys[k]) < 2 * KEY_BYTES;
     }
     return good;
 }

@@ -112,7 +112,7 @@ def _matching(pattern, description):
 
 def _hex(count):
     return _matching(
-        f"[0-9a-f]{{{2 * count}}}", f"{2 * count} hex digits, as written by `hushmote provision device`"
+        f"[0-9a-fA-F]{{{2 * count}}}", f"{2 * count} hex digits, as written by `hushmote provision device`"
     )
 
 
@@ -207,7 +207,7 @@ def group_values(config, full):
 def log(value):
     """Accept the public log in which experiments must be: its name, and its key and those of witnesses."""
     value = LOG(value)
-    if len(set(value[CONF_KEYS])) < len(value[CONF_KEYS]):
+    if len({key.lower() for key in value[CONF_KEYS]}) < len(value[CONF_KEYS]):
         raise cv.Invalid("two keys are the same: each witness has its own", [CONF_KEYS])
     least, most = (len(value[CONF_KEYS]) + 1) // 2, len(value[CONF_KEYS]) - 1
     if not least <= value[CONF_NEED] <= most:

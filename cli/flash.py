@@ -23,11 +23,11 @@ from ..server.answers import tables as show
 from ..server.errors import UsageError
 from ..server.log.copy import LogCopy, read_copy
 from ..server.log.entry import Entry
-from ..server.log.note import PublicKey
+from ..server.log.key_file import public_key
 from ..server.log.tiles import reader
 from ..server.plain_text import visible
 from ..server.words.numbers import counted
-from .options import AsJson, print_json
+from .options import PUBLIC_KEY, AsJson, print_json
 
 
 def flash_command(  # noqa: PLR0913 - one for each option
@@ -99,13 +99,13 @@ def flash_command(  # noqa: PLR0913 - one for each option
     ] = None,
     log_key: Annotated[
         str | None,
-        typer.Option(help="The log's public key, as `hushmote log key` printed it.", metavar="KEY"),
+        typer.Option(help=f"With --log: {PUBLIC_KEY[0].lower()}{PUBLIC_KEY[1:]}", metavar="KEY|FILE"),
     ] = None,
     witness: Annotated[
         list[str] | None,
         typer.Option(
-            help="A witness's public key, which must have signed the log. May be repeated.",
-            metavar="KEY",
+            help="A witness's public key, or a file with it; it must have signed the log. May be repeated.",
+            metavar="KEY|FILE",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -124,7 +124,7 @@ def flash_command(  # noqa: PLR0913 - one for each option
         release = None if manifest is None else read_manifest(manifest)
         logged = None
         if copy is not None and release is not None:
-            logged = look_up(release, copy, map(PublicKey.parse, witness or ()))
+            logged = look_up(release, copy, [public_key("--witness", each) for each in witness or ()])
         result = _verify(context, port, load, release, image, () if copy is None else copy.entries)
         _print_verification(result, logged, as_json, has_main=main is not None)
         raise typer.Exit(0 if result.matches and (logged is None or logged.matches) else 1)
@@ -168,7 +168,7 @@ def _read_log(
         return None
     if log is None or key is None or manifest is None:
         raise UsageError("a look-up in a log needs --manifest FILE, --log URL and --log-key KEY")
-    return read_copy(reader(log), PublicKey.parse(key))
+    return read_copy(reader(log), public_key("--log-key", key))
 
 
 def _print_verification(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 StoreUrl = Annotated[str, typer.Option(help="SQLAlchemy URL of the store.", envvar="HUSHMOTE_STORE")]
 FleetName = Annotated[str | None, typer.Option(help="Name of the fleet; required if there are several.")]
+PUBLIC_KEY = "The log's public key, as `hushmote log key` printed it, or a file with it."
 AggregatorUrl = Annotated[
     str | None,
     typer.Option(

@@ -908,7 +908,7 @@ class Client:
         self._refusals = {}
         self._withdrawn = set()  # names that the application withdrew; only its own enroll() brings them back
         self.serials = {}
-        if policy.get("log") is not None:
+        if "log" in policy:
             self.log = _import_sibling("ldp_log_client").Log(self)
         self._error = None
         # The last opt-out since startup, and the last one written to flash; each opt-out is a new object.

@@ -142,7 +142,15 @@ class Aggregator:
         self._status = Status()
         self._fleets = KnownFleets(store, self._status, counting.fleet_keys, counting.fleets)
         address = broker.mqtt if nats else broker
-        session = Session(address, counting.client_id, tls, counting.fleets, counting.share, counting.retire)
+        session = Session(
+            address,
+            counting.client_id,
+            tls,
+            counting.fleets,
+            counting.share,
+            counting.retire,
+            has_log=keeper is not None,
+        )
         pace = functools.partial(Pace, counting.batch_reports, counting.batch_s)
         self._source: Source[Any]
         if not nats:

@@ -6,14 +6,17 @@ from typing import Annotated
 
 import typer
 
-from ..options import DEFAULT_STORE, AsJson, ExperimentName, FleetName, StoreUrl
+from ..options import DEFAULT_STORE, PUBLIC_KEY, AsJson, ExperimentName, FleetName, StoreUrl
 
 log_app = typer.Typer()
 
 Source = Annotated[
     str, typer.Argument(help="Address of the log's files, or their folder.", metavar="URL|FOLDER")
 ]
-LogKey = Annotated[Path, typer.Option("--log-key", help="Key file of `hushmote log key`.", metavar="FILE")]
+LogKey = Annotated[
+    Path,
+    typer.Option("--log-key", help="The log's secret key file, of `hushmote log key`.", metavar="FILE"),
+]
 _WITNESSES = typer.Option("--witnesses", help="File of witnesses, as for `hushmote serve`.", metavar="FILE")
 Witnesses = Annotated[Path, _WITNESSES]
 
@@ -133,21 +136,30 @@ def log_proof(
 @log_app.command("check")
 def log_check(
     source: Source,
-    key: Annotated[str, typer.Option(help="The log's public key, of `hushmote log key`.", metavar="KEY")],
+    key: Annotated[str, typer.Option(help=PUBLIC_KEY, metavar="KEY|FILE")],
     witness: Annotated[
         list[str] | None,
-        typer.Option(help="A witness's public key, which must have signed. May be repeated.", metavar="KEY"),
+        typer.Option(
+            help="A witness's public key, or a file with it; it must have signed. May be repeated.",
+            metavar="KEY|FILE",
+        ),
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            help="Firmware file with a POLICY, or a .json of it: the log must have its hash.", metavar="FILE"
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Recompute a log from its files, and list what it has. Needs no store.
 
-    Exit with status 1 if anything is inconsistent, if a witness has not signed, or if a question certainly
-    changed more than once a day.
+    Exit with status 1 if anything is inconsistent, if a witness has not signed, or if witnesses should have
+    refused an entry: another reading of one question, a serial used before, more than one change a day.
     """
     from . import run  # imported lazily so that usage errors are fast
 
-    run.check(source, key, witness or (), as_json)
+    run.check(source, key, witness or (), policy, as_json)
 
 
 @log_app.command("watch")
@@ -158,7 +170,7 @@ def log_watch(
         typer.Option(help="File that remembers what was seen; created by the first run.", metavar="FILE"),
     ],
     key: Annotated[
-        str | None, typer.Option(help="The log's public key; only for the first run.", metavar="KEY")
+        str | None, typer.Option(help=f"{PUBLIC_KEY} Only for the first run.", metavar="KEY|FILE")
     ] = None,
     feed: Annotated[
         Path | None, typer.Option(help="Also write the newest entries as an Atom feed.", metavar="FILE")

@@ -18,15 +18,13 @@ from ...server.errors import HushmoteError, UsageError, refusing
 from ...server.ingest.log_keeper import LogKeeper
 from ...server.ingest.log_witnesses import Witness, board_keys_of, load_witnesses, request_signatures
 from ...server.log.copy import LoggedName, breaches, names_of, read_copy
-from ...server.log.entry import Entry, policy_entry
-from ...server.log.key_file import create_key, load_key
+from ...server.log.entry import Entry, entries_of_policy, policy_entry
+from ...server.log.key_file import create_key, load_key, public_key
 from ...server.log.note import (
     COSIGNATURE,
     ECDSA,
     ED25519,
     Checkpoint,
-    NoteRefused,
-    PublicKey,
     SecretKey,
     board_keys,
     valid_signatures,
@@ -136,6 +134,8 @@ def list_entries(store_url: str, newest: int, as_json: bool) -> None:
 def add(kind: str, file: Path, target: Target, fleet: str | None, version: str | None, as_json: bool) -> None:
     """Add a policy or a release."""
     if kind == "release":
+        if fleet is not None:
+            raise UsageError("--fleet goes with a policy, and a release is for all fleets: omit it")
         entry = _release(file, version)
     elif version is not None:
         raise UsageError("--version goes with a release: omit it")
@@ -193,16 +193,20 @@ def print_proof(name: str, target: Target, fleet: str | None, as_json: bool) -> 
     typer.echo(proof.hex())
 
 
-def check(source: str, key: str, witnesses: Sequence[str], as_json: bool) -> None:
-    """Check a log's files, and print what the log has."""
-    public = parse_key("--key", key)
-    signers = [parse_key("--witness", each) for each in witnesses]
+def check(source: str, key: str, witnesses: Sequence[str], policy: Path | None, as_json: bool) -> None:
+    """Check a log's files, and print what the log has, and whether it has a policy."""
+    public = public_key("--key", key)
+    signers = [public_key("--witness", each) for each in witnesses]
+    fields = None if policy is None else read_fields(policy)
     copy = read_copy(reader(source), public)
     signed = valid_signatures(copy.checkpoint, signers)
     own = public.name, *(each.name for each in signers)
     others = list(dict.fromkeys(e.name for e in copy.checkpoint.signatures if e.name not in own))
     problems = [f"{key.name} has not signed it with {key}" for key in signers if key not in signed]
     problems += breaches(copy.entries, int(time.time()))
+    logged = {} if fields is None else entries_of_policy(copy.entries, fields)
+    if fields is not None and not logged:
+        problems.append(f"the log does not have the policy in {policy}: other boards have others")
     names = names_of(copy.entries)
     policies = Counter(entry.policy_fleet for entry in copy.entries if entry.policy_fleet)
     releases = [entry.release for entry in copy.entries if entry.release]
@@ -219,12 +223,15 @@ def check(source: str, key: str, witnesses: Sequence[str], as_json: bool) -> Non
                 "not_verified": others,
                 "experiments": [asdict(each) for each in names],
                 "policies": policies,
+                **({} if fields is None else {"policy_entries": logged}),
                 "releases": releases,
                 "problems": problems,
             }
         )
     else:
         _print_check(copy.checkpoint, names, policies, releases, signatures, others)
+        for number, fleet in logged.items():
+            typer.echo(f"{policy} has the policy of fleet {fleet} in entry {number:,}.")
     if problems:
         more = f" (and {len(problems) - 1:,} more: --json lists them)" if problems[1:] else ""
         raise LogRefused(problems[0] + more)
@@ -245,18 +252,6 @@ def restore(source: str, key: Path, store_url: str, as_json: bool) -> None:
         print_json({"added": added, "size": own.size})
     else:
         typer.echo(f"{counted(added, 'entry')} added; the store's log has {own.size:,} now")
-
-
-def parse_key(option: str, text: str) -> PublicKey:
-    """Read a public key from an option.
-
-    Raises:
-        UsageError: If it is malformed.
-    """
-    try:
-        return PublicKey.parse(text)
-    except NoteRefused as e:
-        raise UsageError(f"{option}: {e}") from None
 
 
 def describe(entry: Entry) -> str:

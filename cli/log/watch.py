@@ -19,13 +19,14 @@ from ...server import private_file
 from ...server.errors import UsageError, refusing
 from ...server.log.copy import LogCopy, read_copy
 from ...server.log.entry import Entry
+from ...server.log.key_file import public_key
 from ...server.log.note import PublicKey
 from ...server.log.tiles import reader
 from ...server.plain_text import visible
 from ...server.words.numbers import counted
 from ..experiment.review import Review, print_review, review_announced, sentences
 from ..options import print_json
-from .run import LogRefused, describe, parse_key
+from .run import LogRefused, describe
 
 _FEED_ENTRIES = 100
 _ATOM = "http://www.w3.org/2005/Atom"
@@ -75,8 +76,8 @@ class News:
 
 def run(source: str, file: Path, key: str | None, feed: Path | None, as_json: bool) -> None:
     """Show what is new; raise LogRefused if the log does not continue what was seen before."""
-    state = _load(file, key)
-    public = parse_key("--key", state.key)
+    state = _load(file, None if key is None else str(public_key("--key", key)))
+    public = PublicKey.parse(state.key)
     copy = read_copy(reader(source), public)
     _check_continues(source, copy, state)
     now = datetime.datetime.now(datetime.UTC)

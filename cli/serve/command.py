@@ -25,7 +25,8 @@ def serve_command(  # noqa: PLR0913 - one for each option
     log_key: Annotated[
         Path | None,
         typer.Option(
-            help="Key file of `hushmote log key`: announce only experiments that are in the store's log.",
+            help="The log's secret key file, of `hushmote log key`: announce only experiments that are "
+            "in the store's log.",
             metavar="FILE",
         ),
     ] = None,

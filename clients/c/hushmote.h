@@ -125,7 +125,7 @@ extern const struct hushmote_log_check hushmote_log_check;
     not asked. */
 struct hushmote_log {
     const char *origin;      /**< The log's name, such as "example.org/questions". */
-    const char *const *keys; /**< P-256 keys, each as 128 lowercase hex digits: the log's, then those of witnesses. */
+    const char *const *keys; /**< P-256 keys, each as 128 hex digits: the log's, then those of witnesses. */
     uint8_t key_count;       /**< Number of keys, 2 to 8. */
     uint8_t need;            /**< Number of witnesses that must have signed, more than half of them. */
     const struct hushmote_log_check *check; /**< &hushmote_log_check. */
@@ -137,7 +137,7 @@ struct hushmote_log {
  * @param id Name of the variable.
  * @param origin The log's name.
  * @param need Number of witnesses that must have signed, more than half of them.
- * @param ... 2 to 8 keys, each as 128 lowercase hex digits: the log's, then those of witnesses.
+ * @param ... 2 to 8 keys, each as 128 hex digits: the log's, then those of witnesses.
  */
 #define HUSHMOTE_LOG(id, origin, need, ...)                                                                            \
     static const char *const id##_keys[] = {__VA_ARGS__};                                                              \

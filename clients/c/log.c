@@ -63,7 +63,7 @@ static int verify_signatures(const struct hushmote_config *config, const uint8_t
     for (unsigned number = 0; number < log->key_count && count <= log->need; number++) {
         uint8_t key[KEY_BYTES] = {0};
         const uint8_t *at = own;
-        for (unsigned i = 0; i < 2 * KEY_BYTES; i++) { /* fits() has checked the digits: '0' is 0x30 and 'a' is 0x61 */
+        for (unsigned i = 0; i < 2 * KEY_BYTES; i++) { /* fits() has checked the digits: '0' is 0x30, 'A' 0x41 and 'a' 0x61 */
             char digit = log->keys[number][i];
             key[i / 2] = (uint8_t)(key[i / 2] << 4 | ((digit & 15) + 9 * (digit >> 6)));
         }
@@ -114,6 +114,14 @@ static int verify(const struct hushmote_config *config, const struct hushmote_pi
     return verify_signatures(config, digest, path_end, end);
 }
 
+/* Return how many hex digits two keys have in common at their beginning, in either case. */
+static unsigned common_digits(const char *key, const char *other) {
+    unsigned i = 0;
+    while (((unsigned)(key[i] - '0') < 10 || (unsigned)((key[i] | 32) - 'a') < 6) && (key[i] | 32) == (other[i] | 32))
+        i++;
+    return i;
+}
+
 static bool fits(const struct hushmote_config *config) {
     const struct hushmote_log *log = config->policy->log;
     /* need: more than half of the witnesses, as two such groups have one in common; key_count includes the log's own key */
@@ -122,9 +130,10 @@ static bool fits(const struct hushmote_config *config) {
     for (const char *c = log->origin; *c; c++)
         good = good && *c > ' ' && *c <= '~' && *c != '+';
     for (unsigned i = 0; i < log->key_count; i++) {
-        good = good && strspn(log->keys[i], "0123456789abcdef") == 2 * KEY_BYTES && log->keys[i][2 * KEY_BYTES] == 0;
+        const char *key = log->keys[i];
+        good = good && common_digits(key, key) == 2 * KEY_BYTES && key[2 * KEY_BYTES] == 0;
         for (unsigned k = 0; k < i; k++)
-            good = good && strncmp(log->keys[k], log->keys[i], 2 * START_BYTES) != 0;
+            good = good && common_digits(key, log->keys[k]) < 2 * START_BYTES;
     }
     return good;
 }

@@ -315,7 +315,7 @@ static uint32_t seal(const struct hushmote_reporter *reporter, unsigned at, size
 
 #define LOG_BYTES (4 + DIGEST_BYTES)
 
-/* Compute the log's identity: the hash of its origin, keys and number of witnesses, separated by spaces. */
+/* Compute the log's identity: the hash of its origin, keys as typed and number of witnesses, separated by spaces. */
 static void identify_log(const struct hushmote_reporter *reporter, uint8_t digest[32]) {
     const struct hushmote_log *log = hm_log(config_of(reporter));
     struct hushmote_piece pieces[2 * HM_LOG_KEYS + 2];

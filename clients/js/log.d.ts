@@ -8,7 +8,7 @@ import { AskingClient, AskingSettings } from './question.js';
 export interface Log {
   /** The log's name, such as example.org/questions. */
   origin: string;
-  /** 2 to 8 P-256 keys, each as 128 lowercase hex digits and different in the first 8: the log's, then those of witnesses. */
+  /** 2 to 8 P-256 keys, each as 128 hex digits and different in the first 8: the log's, then those of witnesses. */
   keys: string[];
   /** Number of witnesses that must have signed, more than half of them. */
   need: number;

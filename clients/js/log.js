@@ -20,7 +20,7 @@ const WRONG = 'it is not in the log, or a signature in its proof is wrong';
 const FEW = 'too few witnesses have signed its proof';
 const EVERY = 'every must be one number with a log';
 const FORM =
-  "policy: log must be origin, keys and need: a name without spaces; 2 to 8 keys of 128 lowercase hex digits that differ in the first 8, the log's first; the number of witnesses needed, more than half of those listed";
+  "policy: log must be origin, keys and need: a name without spaces; 2 to 8 keys of 128 hex digits that differ in the first 8, the log's first; the number of witnesses needed, more than half of those listed";
 const KEYED = 'policy: log requires announceKey: without serials, earlier versions could return';
 
 const utf8 = (text) => new TextEncoder().encode(text);
@@ -29,15 +29,16 @@ const joined = (...parts) => Uint8Array.from(parts.flatMap((part) => [...part]))
 const sha256 = async (...parts) => new Uint8Array(await crypto.subtle.digest('SHA-256', joined(...parts)));
 
 const isName = (x) => typeof x === 'string' && /^[!-*,-~]{1,255}$/.test(x);
+const isKey = (x) => typeof x === 'string' && /^[0-9a-f]{128}$/i.test(x);
 const start = (key) => key.slice(0, 2 * START);
-const isKey = (x) => typeof x === 'string' && /^[0-9a-f]{128}$/.test(x);
+const lowercase = (keys) => keys.map((key) => key.toLowerCase());
 
 function isLog(log) {
   const { origin, keys, need, ...more } = log ?? {};
   const areKeys = Array.isArray(keys) && keys.length >= 2 && keys.length <= 8 && keys.every(isKey);
   // More than half of the witnesses: two such groups have one in common. The log's own key is one of the keys.
   const isNeed = Number.isInteger(need) && 2 * need >= keys?.length && need < keys.length;
-  return isName(origin) && areKeys && new Set(keys.map(start)).size === keys.length && isNeed && !Object.keys(more).length;
+  return isName(origin) && areKeys && new Set(lowercase(keys).map(start)).size === keys.length && isNeed && !Object.keys(more).length;
 }
 
 /**
@@ -113,7 +114,7 @@ export const withLog = (Base) =>
       check(settings.announceKey, KEYED, 'SettingsError');
       const client = Object.setPrototypeOf(await super.open({ ...settings, policy }), this.prototype);
       /** The policy's log. */
-      client.log = log;
+      client.log = { ...log, keys: lowercase(log.keys) };
       client._leaves = new Map(); // SHA-256 of a message in the log -> its index
       client._unproven = new Map(); // name -> why its last message was refused
       return client;

@@ -61,7 +61,7 @@ def acl(fleet: str, aggregators: Sequence[str]) -> str:
             f"topic read {report_filter(fleet)}",
             f"topic read {prefix}/status/+",
             f"topic readwrite {prefix}/experiment/+",
-            f"topic write {prefix}/proof/+",
+            f"topic readwrite {prefix}/proof/+",
             f"topic write {prefix}/result/+",
             f"topic write {prefix}/alert/+",
             *(f"topic write {topic}" for topic in discovery),

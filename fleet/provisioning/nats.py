@@ -148,10 +148,10 @@ def _aggregator_publishes(prefix: str, discovery: Sequence[str]) -> list[str]:
 
 
 def _aggregator_subscribes(prefix: str, answers: str) -> list[str]:
-    # An aggregator whose store may get more fleets watches all fleets' experiments. If its permissions were
-    # narrower, NATS would refuse this filter and send no experiments at all.
-    experiments = "hushmote.v1.*.experiment.*"
-    return [f"{prefix}.report.*", f"{prefix}.status.*", experiments, answers, "_INBOX.>"]
+    # An aggregator whose store may get more fleets watches all fleets' experiments and proofs. If its
+    # permissions were narrower, NATS would refuse these filters and send none at all.
+    watched = "hushmote.v1.*.experiment.*", "hushmote.v1.*.proof.*"
+    return [f"{prefix}.report.*", f"{prefix}.status.*", *watched, answers, "_INBOX.>"]
 
 
 def _list(subjects: Sequence[str]) -> str:

@@ -15,12 +15,10 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from ...server.errors import HushmoteError
-from ...server.log.change import DAY_S, GROUP_ADDITIONS_A_DAY, Change, compare, question_fields
+from ...server.log.change import DAY_S, GROUP_ADDITIONS_A_DAY, Change, compare, fault, is_readable
 from ...server.log.entry import Entry
 from ...server.log.note import ED25519, NoteRefused, PublicKey
 from ...server.wrong_value import wrong_toml, wrong_value
-
-MAX_QUESTION_BYTES = 1024  # boards refuse longer ones
 
 _Fleet = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,32}$")]
 
@@ -223,21 +221,11 @@ def _apply(
             return None, None, None
         records[key] = replace(before, is_withdrawn=True, serial=highest)
         return None if before.is_withdrawn else key, Change.NONE, None
-    name = "/".join(key)
-    change, problem = compare(before.question if before else None, entry.question), None
-    if not _is_text(entry.question):
-        text = f"an entry of {name} is not a question that boards can read"
-        return None, None, None if is_accepted else Problem(text)
-    fields = question_fields(entry.question)
-    if fields is None or fields.get("name") != key[1]:
-        problem = Problem(f"{name} has a version with another name, or that some boards may read otherwise")
-    elif type(fields.get("every", 1)) is not int:
-        problem = Problem(f"{name}: every must be one number in a log, the same for all groups")
-    elif before and change is not Change.NONE and serial is not None and serial <= before.serial:
-        problem = Problem(
-            f"{name} changes with serial {serial}, but serial {before.serial} came before: boards could be "
-            "switched back"
-        )
+    change = compare(before.question if before else None, entry.question)
+    text = fault(entry, change, before.serial if before else -1)
+    problem = Problem(f"{'/'.join(key)} {text}") if text and not is_accepted else None
+    if not is_readable(entry.question):
+        return None, None, problem
     if before is None:
         records[key] = Record(entry.question, serial=highest)
     else:
@@ -245,16 +233,7 @@ def _apply(
         records[key] = replace(
             before, question=entry.question, is_withdrawn=False, versions=versions, serial=highest
         )
-    return key, change, None if is_accepted else problem
-
-
-def _is_text(question: bytes) -> bool:
-    """Return whether a board may read a question; MicroPython reads more than JSON."""
-    try:
-        question.decode()
-    except UnicodeDecodeError:
-        return False
-    return len(question) <= MAX_QUESTION_BYTES
+    return key, change, problem
 
 
 def _limits(

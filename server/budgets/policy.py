@@ -95,7 +95,7 @@ class Policy:
     def __post_init__(self) -> None:
         _check(self)
         if self.log is not None:
-            _check_log(self.log)
+            _check_log(asdict(self.log))
 
     def remaining_reports(self, epsilon: int, total: int = 0, squares: int = 0) -> int:
         """Return the number of remaining reports, all with the same ε.
@@ -139,11 +139,16 @@ def _check(policy: Policy) -> None:
         raise PolicyError(f"policy: experiments must list at most {_MAX_EXPERIMENTS} names, each only once")
 
 
-def _check_log(log: PolicyLog) -> None:
+def _check_log(log: Any) -> None:
     try:  # whether there is an announce key is in the board's settings
-        ldp_log_policy.check(asdict(log), announce_key=b"")
+        ldp_log_policy.check(log, announce_key=b"")
     except ldp_client.SettingsError as e:
         raise PolicyError(str(e)) from None
+
+
+def _policy_log(log: Any) -> PolicyLog:
+    _check_log(log)
+    return PolicyLog(**log | {"keys": tuple(log["keys"])})
 
 
 def policy_for(
@@ -275,10 +280,8 @@ def read(path: Path) -> Policy:
     try:
         values = _plain_fields(path, text)
         values |= {key: tuple(x) for key, x in values.items() if isinstance(x, list)}
-        if values.get("log") is not None:
-            log: Any = dict(values["log"])
-            log["keys"] = tuple(log["keys"])
-            values["log"] = PolicyLog(**log)
+        if "log" in values:
+            values["log"] = _policy_log(values["log"])
         return Policy(**values)
     except PolicyError as e:
         raise PolicyError(f"{path}: {e}") from None

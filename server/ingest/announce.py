@@ -34,9 +34,9 @@ _sign = functools.lru_cache(maxsize=1024)(keys.sign_experiment)
 class Announcer:
     """Publishes whatever a connection has not published yet, and checks the store for changes every 2 s.
 
-    A message that another client clears or alters is published again; this costs nothing for devices that
-    already have it. Without the signing key it publishes messages that were signed elsewhere, and does not
-    touch the broker's other messages.
+    An experiment or a proof that another client clears or alters is published again; this costs nothing for
+    devices that already have it. Without the signing key it publishes messages that were signed elsewhere,
+    and does not touch the broker's other messages.
 
     Args:
         fleets: The fleets whose experiments are published.
@@ -62,7 +62,6 @@ class Announcer:
         self._status = status
         self._keeper = keeper
         self._payloads: dict[str, bytes] = {}
-        self._proofs: dict[str, bytes] = {}
         self._waiting: dict[str, str] = {}  # why changes are not in the log yet, by topic
         self._unsigned_versions: dict[str, Version] = {}  # versions that cannot be published, by topic
         # Retained messages on topics without publications; empty until they arrive.
@@ -147,6 +146,7 @@ class Announcer:
             payloads = self._renew(others, today)
             if self._keeper is not None:
                 payloads = self._log(self._keeper, payloads, time)
+                payloads |= self._keeper.proofs(payloads)
         except ClockWrong:  # the clock has logged it
             return False
         except StoreError as e:
@@ -163,12 +163,11 @@ class Announcer:
                 self._published_at = now
             if is_altered and not self._greeting:
                 self._status.say(logging.WARNING, f"another client changed {topic}; it is published again")
-            elif is_altered and self._version(topic, others[topic]) is None:
+            elif is_altered and topics.is_experiment(topic) and self._version(topic, others[topic]) is None:
                 log.warning(
                     "%s had an experiment that this store does not have; the store's is published again",
                     topic,
                 )
-        self._publish_proofs(publish, payloads)
         self._note_unknown(others, payloads)
         others.clear()
         before, self._payloads = self._payloads, payloads
@@ -242,18 +241,12 @@ class Announcer:
         can_withdraw = self._can_sign(version) or self._signed_messages(topic, version)
         return self._payload(topic, version, False) if can_withdraw else None
 
-    def _publish_proofs(self, publish: Callable[[str, bytes], object], payloads: Mapping[str, bytes]) -> None:
-        proofs = {} if self._keeper is None else self._keeper.proofs(payloads)
-        for topic, proof in proofs.items():
-            if self._all or self._proofs.get(topic) != proof:
-                publish(topic, proof)
-        self._proofs = proofs
-
     def _drop_known(self, others: dict[str, bytes]) -> None:
         """Delete the messages that change nothing."""
         for topic in list(others):
             expected = self._payloads.get(topic, self._unknown.get(topic, b""))
-            if topic not in self._elsewhere and others[topic] == expected:
+            is_foreign_proof = topics.is_proof(topic) and topic not in self._payloads
+            if is_foreign_proof or (topic not in self._elsewhere and others[topic] == expected):
                 del others[topic]
 
     def _note_unknown(self, others: Mapping[str, bytes], payloads: Mapping[str, bytes]) -> None:
@@ -398,4 +391,6 @@ class Announcer:
 
 
 def _count_experiments(payloads: Mapping[str, bytes]) -> int:
-    return sum(not keys.is_withdrawal(payload) for payload in payloads.values())
+    return sum(
+        topics.is_experiment(topic) and not keys.is_withdrawal(payload) for topic, payload in payloads.items()
+    )

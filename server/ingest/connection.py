@@ -15,7 +15,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from ..wire.report import MAX_PAYLOAD_BYTES
-from ..wire.topics import is_experiment
+from ..wire.topics import is_experiment, is_proof
 from .broker_limits import SESSION_S
 from .broker_url import BrokerAddress
 from .link import SUCCESS, MqttLink, Protocol, worst
@@ -49,7 +49,8 @@ class BrokerConnection(MqttLink):
         unsubscribe_reason: The last UNSUBACK's first reason; None until it arrives.
         messages: (topic, payload) pairs in order of arrival.
         mids: Packet ids of the messages with QoS 1.
-        experiments: Retained messages and other clients' publications by topic; the reader empties it.
+        experiments: Retained experiments and proofs, and other clients' publications of them, by topic; the
+            reader empties it.
         watch_reason: The SUBACK's reason for `experiments`; None until it arrives.
         refusals: Why the broker refused publications, by topic, which the reader removes; only MQTT 5 has
             reasons.
@@ -154,7 +155,7 @@ class BrokerConnection(MqttLink):
 
     def _on_message(self, _client: Client, _data: Any, message: Message) -> None:
         topic = message.topic[:_MAX_TOPIC]
-        if message.qos == 0 and is_experiment(topic):
+        if message.qos == 0 and (is_experiment(topic) or is_proof(topic)):
             if topic in self.experiments or len(self.experiments) < _MAX_EXPERIMENTS:
                 self.experiments[topic] = message.payload[:_EXPERIMENT_BYTES]
             return

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from ..errors import HushmoteError
-from ..log.change import Change, compare, question_fields
+from ..log.change import Change, compare, fault
 from ..log.entry import Entry
 from ..log.note import Checkpoint, PublicKey, SecretKey
 from ..log.pace import Dated, changes_of_names, wait
@@ -94,7 +94,7 @@ class LogKeeper:
         waits = ""
         for number in reversed(self._of_key.get(topic, [])):
             content = self.stored.entries[number].entry.content
-            unsigned = next((t for t in self._threads if self._signed_at(number, t.witness) is None), None)
+            unsigned = next((t for t in self._awaited if self._signed_at(number, t.witness) is None), None)
             if keys.is_withdrawal(content) or not (unsigned or waits):
                 return None
             if unsigned is None:
@@ -179,28 +179,33 @@ class LogKeeper:
         for thread in self._threads:
             if thread.stopped:
                 return f"because witness {thread.witness.name} has signed what this store does not have"
-        for thread in self._threads:
+        for thread in self._awaited:
             if not thread.confirmed:
                 return f"until witness {thread.witness.name} has signed the log since this start"
+        disputed = next((thread.witness.name for thread in self._threads if thread.is_disputed), "")
+        if disputed and not self._has_majority():
+            return (
+                f"because witness {disputed} says that it has signed what this store does not have, and not "
+                "more than half of the witnesses have signed the log since this start"
+            )
         return ""
+
+    @property
+    def _awaited(self) -> list[WitnessThread]:
+        """The witnesses that changes wait for."""
+        return [thread for thread in self._threads if not thread.is_disputed]
+
+    def _has_majority(self) -> bool:
+        """Return whether so many witnesses have seen no larger tree that no board can have accepted one."""
+        signers = [thread for thread in self._awaited if thread.confirmed and thread.witness.board_key]
+        return 2 * len(signers) > len(self._board_keys) - 1
 
     def _why_refused(self, topic: str, payload: bytes) -> str:
         """Return why witnesses would refuse an entry for ever, and with it every later one."""
         entry = Entry(topic, payload)
-        fields = question_fields(entry.question)
-        if fields is None:
-            return "until each field is once in its JSON: witnesses refuse it otherwise"
-        if isinstance(fields.get("every"), list):
-            return "until its every is one number, the same for all groups: witnesses refuse a list"
-        logged = (self.stored.entries[number].entry.serial for number in self._of_key.get(topic, []))
-        highest = max((serial for serial in logged if serial is not None), default=-1)
-        if (
-            entry.serial is None
-            or entry.serial > highest
-            or self._change(topic, entry.question) is Change.NONE
-        ):
-            return ""
-        return f"until it is added or signed again, with a serial above {highest}, which the log has"
+        serials = (self.stored.entries[number].entry.serial or 0 for number in self._of_key.get(topic, []))
+        text = fault(entry, self._change(topic, entry.question), max(serials, default=-1))
+        return text and f"because witnesses refuse it: it {text}"
 
     def _change(self, topic: str, question: bytes) -> Change:
         changes = self._changes.get(topic)
@@ -211,7 +216,7 @@ class LogKeeper:
         changes, change = self._changes.get(topic, []), self._change(topic, Entry(topic, payload).question)
         if not changes or change is Change.NONE:
             return ""
-        for thread in self._threads:
+        for thread in self._awaited:
             if self._signed_at(changes[-1].number, thread.witness) is None:
                 return f"until witness {thread.witness.name} has signed its last change"
         return wait(change, [self._as_signed(dated) for dated in changes], now_s)

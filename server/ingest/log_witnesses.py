@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import http.client
 import logging
 import re
@@ -27,7 +28,7 @@ from ..log.note import (
     valid_signatures,
 )
 from ..log.proof import MOST_WITNESSES, start_of
-from ..log.tiles import TIMEOUT_S, open_url, read_body
+from ..log.tiles import CHECKPOINT, TIMEOUT_S, open_url, read_body, reader
 from ..plain_text import one_line
 from ..store.database import StoreError
 from ..store.log import StoredLog
@@ -52,11 +53,14 @@ class WitnessFailed(HushmoteError):
     Attributes:
         after_s: When it says that it might, in seconds; None if it does not say.
         stops: Whether the log must not grow: the witness has signed what this store does not have.
+        is_dispute: Whether the witness says that it has, but does not show it.
     """
 
-    def __init__(self, text: str, after_s: float | None = None, *, stops: bool = False) -> None:
+    def __init__(
+        self, text: str, after_s: float | None = None, *, stops: bool = False, is_dispute: bool = False
+    ) -> None:
         super().__init__(text)
-        self.after_s, self.stops = after_s, stops
+        self.after_s, self.stops, self.is_dispute = after_s, stops, is_dispute
 
 
 @dataclass(frozen=True)
@@ -171,8 +175,10 @@ def request_signatures(stored: StoredLog, secret: SecretKey, witness: Witness, n
         if status != http.client.CONFLICT:
             break
         signed_size = int(text) if _SIZE.fullmatch(text.strip()) else -1
-        _check_conflict(stored, witness, own, old, signed_size)
+        _check_conflict(stored, secret, witness, own, old, signed_size)
         old = signed_size
+    if status == http.client.UNPROCESSABLE_ENTITY:
+        raise _dispute(stored, secret, witness)
     if status != http.client.OK:
         _refuse(status, text, after_s, witness, own)
     try:
@@ -187,36 +193,56 @@ def request_signatures(stored: StoredLog, secret: SecretKey, witness: Witness, n
     stored.add_signatures(own.size, list(good.values()), now)
 
 
-def _check_conflict(stored: StoredLog, witness: Witness, own: Checkpoint, old: int, signed_size: int) -> None:
+def _check_conflict(
+    stored: StoredLog, secret: SecretKey, witness: Witness, own: Checkpoint, old: int, signed_size: int
+) -> None:
     """Raise WitnessFailed unless another attempt with the size that the witness has signed may succeed."""
+    if signed_size < 0:
+        raise WitnessFailed(f"witness {witness.name} does not say which checkpoint it has signed")
     if signed_size > own.size:
         stored.refresh()  # another aggregator may have added what the witness has signed
         if stored.tree.size >= signed_size:
             raise WitnessFailed(f"witness {witness.name} has signed a newer checkpoint already", 0.0)
-        raise WitnessFailed(
-            f"witness {witness.name} has signed {own.origin} at size {signed_size:,}, but this store has it "
-            f"at size {own.size:,}, as after a restored backup: no change is announced until `hushmote log "
+    if signed_size > own.size or signed_size == old:
+        raise _dispute(stored, secret, witness)
+
+
+def _dispute(stored: StoredLog, secret: SecretKey, witness: Witness) -> WitnessFailed:
+    """Return the failure of a witness that says it has signed what this store does not have.
+
+    Only a checkpoint with the log's own signature shows that: anyone can name a size.
+    """
+    path = f"{hashlib.sha256(secret.name.encode()).hexdigest()}/{CHECKPOINT}"
+    try:
+        shown = Checkpoint.parse(reader(witness.url)(path).decode("utf-8", "replace"))
+        is_signed = bool(valid_signatures(shown, [secret.public(ED25519)])) and shown.origin == secret.name
+    except NoteRefused:
+        shown, is_signed = Checkpoint(secret.name, 0, b""), False
+    stored.refresh()
+    size = stored.tree.size
+    if is_signed and shown.size > size:
+        return WitnessFailed(
+            f"witness {witness.name} has signed {secret.name} at size {shown.size:,}, but this store has it "
+            f"at size {size:,}, as after a restored backup: no change is announced until `hushmote log "
             "restore URL|FOLDER` has added the missing entries from an export",
             stops=True,
         )
-    if signed_size == old:
-        _raise_other_log(witness, own)
-    if signed_size < 0:
-        raise WitnessFailed(f"witness {witness.name} does not say which checkpoint it has signed")
-
-
-def _raise_other_log(witness: Witness, own: Checkpoint) -> NoReturn:
-    raise WitnessFailed(
-        f"witness {witness.name} has signed other entries of {own.origin} than this store has: no change is "
-        "announced; is another store serving with the same log key?",
-        stops=True,
+    if is_signed and stored.tree.root(shown.size) != shown.root:
+        return WitnessFailed(
+            f"witness {witness.name} has signed other entries of {secret.name} than this store has: no "
+            "change is announced; is another store serving with the same log key?",
+            stops=True,
+        )
+    return WitnessFailed(
+        f"witness {witness.name} says that it has signed what this store does not have, but shows no "
+        f"checkpoint of it that {secret.name} has signed: while more than half of the witnesses sign, "
+        "changes do not wait for it; ask its operator",
+        is_dispute=True,
     )
 
 
 def _refuse(status: int, text: str, after_s: float | None, witness: Witness, own: Checkpoint) -> NoReturn:
     line = one_line(text.strip() or f"HTTP status {status}")[:300]
-    if status == http.client.UNPROCESSABLE_ENTITY:
-        _raise_other_log(witness, own)
     if status == http.client.NOT_FOUND:
         raise WitnessFailed(
             f"witness {witness.name} does not know the log {own.origin}: its operator must add the log's key"
@@ -264,14 +290,16 @@ class WitnessThread(threading.Thread):
     Attributes:
         confirmed: Whether it has signed since the start, so that it has seen no larger tree than ours.
         problem: Why it does not sign, or "".
-        stopped: Whether nothing may be added to the log.
+        stopped: Whether nothing may be added to the log, until it has signed again.
+        is_disputed: Whether it says, without showing it, that it has signed what this store does not have;
+            until it has signed again.
         answered: Set after the first attempt.
     """
 
     def __init__(self, stored: StoredLog, secret: SecretKey, witness: Witness) -> None:
         super().__init__(name=f"witness {witness.name}", daemon=True)
         self.witness = witness
-        self.confirmed = self.stopped = False
+        self.confirmed = self.stopped = self.is_disputed = False
         self.problem = ""
         self.answered = threading.Event()
         self._stored, self._secret = stored, secret
@@ -305,7 +333,8 @@ class WitnessThread(threading.Thread):
             if not (self.confirmed and self._is_signed()):
                 request_signatures(self._stored, self._secret, self.witness, int(time.time()))
         except WitnessFailed as e:
-            self.stopped = e.stops
+            self.stopped |= e.stops
+            self.is_disputed |= e.is_dispute
             self._note(str(e), logging.ERROR if e.stops else logging.WARNING)
             return None if e.after_s is None else max(e.after_s, 0.1)
         except StoreError as e:
@@ -314,7 +343,7 @@ class WitnessThread(threading.Thread):
         except Exception as e:  # a thread that ended would stop every change without a word
             self._note(f"witness {self.witness.name} cannot be asked: {e!r}", logging.ERROR)
             return None
-        self.confirmed, self.stopped = True, False
+        self.confirmed, self.stopped, self.is_disputed = True, False, False
         if self.problem:
             self.problem = ""
             log.info("witness %s has signed the log", self.witness.name)

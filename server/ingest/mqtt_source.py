@@ -95,7 +95,7 @@ class MqttSource:
             # An earlier subscription without the group would receive all reports in addition to its share.
             connection.unsubscribe(self._session.filters(None))
         # Request these first, so that they have arrived when the subscription to reports is accepted.
-        connection.watch(self._session.experiment_filters())
+        connection.watch(self._session.announcement_filters())
         connection.subscribe(self._filters)
 
     def _retire(self, connection: BrokerConnection, now: float) -> None:
@@ -133,7 +133,7 @@ class MqttSource:
         self._logged_warnings = self.warnings
         level = logging.WARNING if new else logging.INFO
         self._status.say(level, "; ".join((f"subscribed at {where}{suffix}", *new)))
-        warn_of_hidden_experiments(connection, self.broker, self._status)
+        warn_of_hidden_experiments(connection, self._session, self.broker, self._status)
 
     def _note_session(self, connection: BrokerConnection) -> None:
         """Note what the broker does not keep, and what it has not kept although it should have."""

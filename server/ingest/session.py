@@ -27,6 +27,7 @@ class Session:
         fleets: Names of the fleets to subscribe to; None for all.
         group: The group with which the aggregator shares reports; None without a group.
         retire: See Counting.
+        has_log: Whether the experiments have proofs from a log, which are watched as well.
     """
 
     address: BrokerAddress
@@ -35,6 +36,7 @@ class Session:
     fleets: Sequence[str] | None = None
     group: str | None = None
     retire: bool = False
+    has_log: bool = False
 
     @property
     def needs_mqtt_5(self) -> bool:
@@ -45,17 +47,21 @@ class Session:
         """Return the topic filters of the fleets' reports, for a group or for a single aggregator."""
         return [topics.report_filter(name, group) for name in self.fleets or (None,)]
 
-    def experiment_filters(self) -> list[str]:
-        """Return the topic filters of the fleets' experiments."""
-        return [topics.experiment_filter(name) for name in self.fleets or (None,)]
+    def announcement_filters(self) -> list[str]:
+        """Return the topic filters of the fleets' experiments, and of their proofs if there is a log."""
+        kinds = (topics.experiment_filter, *([topics.proof_filter] if self.has_log else []))
+        return [kind(name) for kind in kinds for name in self.fleets or (None,)]
 
 
-def warn_of_hidden_experiments(connection: BrokerConnection, broker: str, status: Status) -> None:
+def warn_of_hidden_experiments(
+    connection: BrokerConnection, session: Session, broker: str, status: Status
+) -> None:
     """Log a warning if the broker does not let the user read the messages retained for devices."""
     if connection.watch_reason is not None and connection.watch_reason.is_failure:
         why = str(connection.watch_reason).lower()
+        what = "experiments or their proofs" if session.has_log else "experiments"
         status.say(
             logging.WARNING,
-            f"{broker} does not let this user read experiments ({why}), so cleared ones are not restored: "
+            f"{broker} does not let this user read {what} ({why}), so cleared ones are not restored: "
             "allow it",
         )

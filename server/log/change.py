@@ -7,6 +7,9 @@ import json
 import re
 from typing import Any
 
+from .entry import Entry
+
+MAX_QUESTION_BYTES = 1024  # boards refuse longer ones
 DAY_S = 86_400
 GROUP_ADDITIONS_A_DAY = 2  # a firmware version may be released twice a day
 _ADDED = re.compile(rb'( ?, ?"[^"\\]*")+')
@@ -45,7 +48,39 @@ def _only_appends_groups(old: bytes, new: bytes) -> bool:
     )
 
 
-def question_fields(question: bytes) -> dict[str, Any] | None:
+def is_readable(question: bytes) -> bool:
+    """Return whether a board may read a question; MicroPython reads more than JSON."""
+    try:
+        question.decode()
+    except UnicodeDecodeError:
+        return False
+    return len(question) <= MAX_QUESTION_BYTES
+
+
+def fault(entry: Entry, change: Change, highest: int) -> str:
+    """Return why witnesses never sign a version, as "has ..." or "changes ..."; "" if they may.
+
+    Args:
+        entry: The version.
+        change: What it changes.
+        highest: The highest serial of the name's versions and withdrawals before; -1 if there are none.
+    """
+    if not is_readable(entry.question):
+        return f"is longer than {MAX_QUESTION_BYTES:,} bytes, or not UTF-8: boards cannot read it"
+    fields = _fields(entry.question)
+    if fields is None or entry.experiment is None or fields.get("name") != entry.experiment[1]:
+        return "has another name, a field twice, or JSON that some boards may read otherwise: correct it"
+    if type(fields.get("every", 1)) is not int:
+        return "has an every for each group, so one home could be the only one asked: make it one number"
+    if change is not Change.NONE and entry.serial is not None and entry.serial <= highest:
+        return (
+            f"changes with serial {entry.serial}, but serial {highest} came before, so boards could be "
+            "switched back: add or sign it again"
+        )
+    return ""
+
+
+def _fields(question: bytes) -> dict[str, Any] | None:
     """Return the fields of a question's JSON; None if clients could read them differently, or not at all."""
     try:
         fields = json.loads(question.decode(), object_pairs_hook=_without_duplicates)

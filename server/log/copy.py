@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .change import DAY_S, Change
+from .change import DAY_S, Change, compare, fault
 from .entry import Entry
 from .note import Checkpoint, NoteRefused, PublicKey, valid_signatures
 from .pace import breach, changes_of_names
@@ -81,11 +81,22 @@ def names_of(entries: tuple[Entry, ...]) -> tuple[LoggedName, ...]:
 
 
 def breaches(entries: tuple[Entry, ...], now: int) -> Iterator[str]:
-    """Yield a sentence for each name that certainly changed more than once a day.
+    """Yield a sentence for each version that witnesses refuse, and each name that changed too often.
 
     Entries have no times, but the serial of a keyed fleet's experiment is the time at which it was made, so
     the log cannot have had it before. Open fleets have no serials.
     """
+    questions, highest = dict[str, bytes](), dict[str, int]()
+    for number, entry in enumerate(entries):
+        key, question = entry.key, entry.question
+        if entry.experiment is None:
+            continue
+        if question:
+            fleet, name = entry.experiment
+            if text := fault(entry, compare(questions.get(key), question), highest.get(key, -1)):
+                yield f"entry {number:,}, {name} of fleet {fleet}, {text}"
+            questions[key] = question
+        highest[key] = max(highest.get(key, -1), entry.serial or 0)
     for key, changes in sorted(changes_of_names(entries, (0 for _ in entries)).items()):
         numbers = [each.number for each in changes if each.change is Change.QUESTION]
         times = [entries[number].serial or 0 for number in numbers]

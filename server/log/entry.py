@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..wire import keys, topics
@@ -106,3 +107,12 @@ def policy_entry(fleet: str, policy: object) -> Entry:
     digest = hashlib.sha256(canonical.encode()).hexdigest()
     content = {"fleet": topics.check_fleet(fleet), "sha256": digest}
     return Entry(f"hushmote/policy/{fleet}", json.dumps(content).encode())
+
+
+def entries_of_policy(entries: Sequence[Entry], policy: object) -> dict[int, str]:
+    """Return the numbers of the entries that list a policy, each with its fleet."""
+    return {
+        number: fleet
+        for number, entry in enumerate(entries)
+        if (fleet := entry.policy_fleet) and entry == policy_entry(fleet, policy)
+    }

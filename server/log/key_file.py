@@ -1,12 +1,13 @@
-"""Files with the key of a log or of a witness."""
+"""Keys of a log or a witness: files with secret keys, and public keys as people type them."""
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from .. import private_file
-from ..errors import os_reason, refusing
-from .note import NoteRefused, SecretKey
+from ..errors import UsageError, os_reason, refusing
+from .note import NoteRefused, PublicKey, SecretKey
 
 
 def load_key(file: Path) -> SecretKey:
@@ -15,6 +16,10 @@ def load_key(file: Path) -> SecretKey:
     Raises:
         NoteRefused: If it cannot be read, others may read it, or it is malformed.
     """
+    if _parsed(str(file)):
+        raise NoteRefused(
+            "a public key cannot sign: give the key file that `hushmote log key --origin` created"
+        )
     with refusing(NoteRefused, f"read {file}"):
         mode = file.stat().st_mode
         text = file.read_text("utf-8", "replace")
@@ -24,6 +29,38 @@ def load_key(file: Path) -> SecretKey:
         return SecretKey.parse(text)
     except NoteRefused as e:
         raise NoteRefused(f"{file}: {e}") from None
+
+
+def public_key(option: str, text: str) -> PublicKey:
+    """Return the public key that an option names: the key itself, or a file that has nothing else.
+
+    Raises:
+        UsageError: If it is neither, or a file with a secret key, which must not leave its place.
+    """
+    if key := _parsed(text):
+        return key
+    wrong = UsageError(
+        f"{option} must be a public key of the form NAME+ID+BASE64, or a file with one, not {text!r}"
+    )
+    try:
+        content = Path(text).read_text("utf-8")
+    except (OSError, ValueError):
+        raise wrong from None
+    if key := _parsed(content.strip()):
+        return key
+    with contextlib.suppress(NoteRefused):
+        SecretKey.parse(content)
+        raise UsageError(
+            f"{option}: {text} is a secret key: keep it where it is, and give the public key that `hushmote "
+            "log key` or `hushmote witness --create-key` printed"
+        )
+    raise wrong
+
+
+def _parsed(text: str) -> PublicKey | None:
+    with contextlib.suppress(NoteRefused):
+        return PublicKey.parse(text)
+    return None
 
 
 def create_key(file: Path, name: str) -> SecretKey:

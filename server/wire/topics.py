@@ -150,6 +150,15 @@ def experiment_filter(fleet: str | None = None) -> str:
     return f"{ROOT}/{'+' if fleet is None else check_fleet(fleet)}/experiment/+"
 
 
+def proof_filter(fleet: str | None = None) -> str:
+    """Return the MQTT topic filter for all proofs of a fleet's experiments, or of all fleets'.
+
+    Raises:
+        NameRefused: If the fleet's name is invalid.
+    """
+    return f"{ROOT}/{'+' if fleet is None else check_fleet(fleet)}/proof/+"
+
+
 def is_experiment(topic: str) -> bool:
     """Return whether a topic can hold an experiment."""
     return _kind(topic) == "experiment"

@@ -19,6 +19,10 @@ from hushmote.server.store.log import StoredLog
 from hushmote.server.wire import keys, topics
 
 KEY = str(LOG.public(ED25519))
+POLICY = """POLICY = {
+    "sum": 8_000_000, "squares": 0, "epsilon": 4_000_000, "rules": ("sum",), "experiments": ("%s",)
+}
+"""
 TOPIC = topics.experiment_topic("home", "temp")
 NOW = int(time.time())
 
@@ -203,7 +207,7 @@ class TestExport:
         site.add(announced(0))
         site.write()
         before = (site.export / "checkpoint").read_bytes()
-        site.add(*(announced(number) for number in range(1, 9)))
+        site.add(*(announced(number, NOW + number) for number in range(1, 9)))
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
         try:
@@ -247,6 +251,46 @@ class TestCheck:
         listed = json.loads(site.run("list", "--newest", 2, "--json"))
         assert [row["what"] for row in listed["entries"]] == ["release 1.2.0", "policy of fleet home"]
 
+    def test_compares_a_policy(self, site):
+        policy = site.folder / "main.py"
+        policy.write_text(POLICY % "temp")
+        site.run("add", "policy", policy, "--log-key", site.key)
+        site.write()
+        assert f"{policy} has the policy of fleet home in entry 0." in site.check("--policy", policy)
+        assert json.loads(site.check("--policy", policy, "--json"))["policy_entries"] == {"0": "home"}
+        policy.write_text(POLICY % "other")
+        assert f"the log does not have the policy in {policy}" in site.check("--policy", policy, code=1)
+        assert "cannot read" in site.check("--policy", site.folder / "none.py", code=1)
+
+    def test_release_has_no_fleet(self, site):
+        manifest = site.folder / "SHA256SUMS"
+        manifest.write_text(f"{'0' * 64}  main.py\n")
+        options = "--version", "1.2.0", "--log-key", site.key, "--fleet", "home"
+        assert "--fleet goes with a policy" in site.run("add", "release", manifest, *options, code=1)
+
+    def test_takes_a_public_key_or_its_file(self, site):
+        site.add(announced(0))
+        site.write()
+        public = site.folder / "log.pub"
+        public.write_text(KEY + "\n")
+        assert "has 1 entry" in says(site.folder, "check", site.export, "--key", public)
+        witness = site.folder / "witness.pub"
+        witness.write_text(str(TestWitness().secret.public(COSIGNATURE)))
+        assert "has not signed" in site.check("--witness", witness, code=1)
+        seen = "watch", site.export, "--state", site.folder / "seen.json"
+        assert "temp of fleet home" in says(site.folder, *seen, "--key", public)
+        assert "no new entries" in says(site.folder, *seen, "--key", KEY)
+
+    @pytest.mark.parametrize("option", ["--key", "--witness"])
+    def test_refuses_a_secret_key_as_public(self, site, option):
+        text = site.check(option, site.key, code=1)
+        assert f"{option}: {site.key} is a secret key: keep it where it is" in text
+        assert "must be a public key of the form NAME+ID+BASE64" in site.check(option, "none", code=1)
+
+    def test_refuses_a_public_key_to_sign_with(self, site):
+        text = site.run("restore", site.export, "--log-key", KEY, code=1)
+        assert "a public key cannot sign: give the key file" in text
+
     def test_a_witness_must_have_signed(self, site):
         witness = TestWitness().secret
         site.add(announced(0))
@@ -263,6 +307,23 @@ class TestCheck:
         site.add(*(announced(number, NOW - 86_400 + number) for number in range(5)))
         site.write()
         assert "temp of fleet home had 5 versions within 1.0 days" in site.check(code=1)
+
+    @pytest.mark.parametrize(
+        ("question", "serial", "words"),
+        [
+            (payload_of(experiment(epsilon=200_000)), 5, "changes with serial 5, but serial 5 came before"),
+            (payload_of(experiment(group="fw", groups=["1"], every=[1, 90])), 6, "make it one number"),
+            (payload_of(experiment()).replace(b"{", b'{"v":1,', 1), 6, "a field twice"),
+        ],
+    )
+    def test_tells_what_witnesses_refuse(self, site, question, serial, words):
+        site.add(
+            announced(0, 5), experiment_entry("home", "temp", b"%b\0\0\0\0%c%64b" % (question, serial, b""))
+        )
+        site.write()
+        text = site.check(code=1)
+        assert "entry 1, temp of fleet home, " in text
+        assert words in text
 
     def test_counts_no_breach_for_a_change_a_day(self, site):
         site.add(*(announced(number, NOW - 86_400 * (5 - number)) for number in range(5)))
@@ -289,7 +350,7 @@ class TestCheck:
         assert "its checkpoint has no signature of the key" in text
         board_hex = LOG.public(ECDSA).value.hex()
         text = says(site.folder, "check", site.export, "--key", board_hex, code=1)
-        assert "--key: a log's or witness's public key has the form NAME+ID+BASE64" in text
+        assert "--key must be a public key of the form NAME+ID+BASE64" in text
 
     def test_hints_at_a_missing_scheme(self, site):
         text = says(site.folder, "check", "example.org/log", "--key", KEY, code=1)

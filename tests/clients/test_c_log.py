@@ -115,7 +115,8 @@ class TestPolicy:
             {"keys": (LOG["keys"][0], LOG["keys"][0], LOG["keys"][2])},
             {"keys": (LOG["keys"][0], LOG["keys"][1][:-1], LOG["keys"][2])},
             {"keys": (LOG["keys"][0], LOG["keys"][1] + "0", LOG["keys"][2])},
-            {"keys": (LOG["keys"][0], LOG["keys"][1].upper(), LOG["keys"][2])},
+            {"keys": (LOG["keys"][0], LOG["keys"][0].upper(), LOG["keys"][2])},
+            {"keys": (LOG["keys"][0], "g" + LOG["keys"][1][1:], LOG["keys"][2])},
             {"keys": tuple(ref.public_key(key).hex() for key in range(1, 10))},
         ],
         ids=str,
@@ -124,6 +125,13 @@ class TestPolicy:
         policy = POLICY | {"log": LOG | change}
         board = CBoard(policy, MemoryStorage(), announce_key=ANNOUNCE, fleet="home", entropy=Source(1))
         assert board.begun == CODES["BAD_SETTINGS"]
+
+    def test_keys_may_have_digits_in_either_case(self):
+        keys = tuple(key.upper() for key in LOG["keys"])
+        board = logged_board(policy=POLICY | {"log": LOG | {"keys": keys}})
+        board.proof("e", proof(1))
+        board.message("e", version(1))
+        assert board.report() > 0
 
     def test_with_log_requires_an_announce_key(self):
         board = CBoard(LOGGED, MemoryStorage(), fleet="home", entropy=Source(1))

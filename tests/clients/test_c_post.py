@@ -77,7 +77,7 @@ class Post:
         self.settings |= {"announce_key": None, "mqtt_host": "127.0.0.1", "mqtt_user": None}
         if keyed:
             self.settings["key"] = keys.device_key(MASTER, fleet, folder.name).hex()
-            self.settings["announce_key"] = keys.public_key_bytes(SIGNING).hex()
+            self.settings["announce_key"] = keys.public_key_bytes(SIGNING).hex().upper()
         self.set_broker_port(port)
 
     def set_broker_port(self, port: int) -> None:

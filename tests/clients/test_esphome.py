@@ -237,7 +237,7 @@ def test_host_firmware_reports_after_opt_in_until_budget_ends(tmp_path: Path):
 @needs_esphome_build
 def test_takes_part_only_in_what_a_log_has(tmp_path: Path):
     private = [5**80 + i for i in range(3)]
-    digits = ", ".join(f"'{ref.public_key(key).hex()}'" for key in private)
+    digits = ", ".join(f"'{ref.public_key(key).hex().upper()}'" for key in private)
     log = f"{{origin: example.org/questions, need: 2, keys: [{digits}]}}"
     topic = "hushmote/v1/home/experiment/{}"
     messages = {name: (topic.format(name), payload_of(name, REPORTS)) for name in ("room_temp", "door")}

@@ -124,6 +124,7 @@ class TestPolicy:
             LOG | {"need": 0},
             LOG | {"keys": LOG["keys"][:1]},
             LOG | {"keys": [LOG["keys"][0], *LOG["keys"][:2]]},
+            LOG | {"keys": [LOG["keys"][0], LOG["keys"][0].upper(), LOG["keys"][1]]},
             LOG | {"keys": [key[:-1] for key in LOG["keys"]]},
             LOG | {"keys": [*LOG["keys"], LOG["keys"][1][:8] + "1" * 120]},
             LOG | {"need": 1},
@@ -131,7 +132,7 @@ class TestPolicy:
         ],
         ids=[
             *("empty", "text", "number", "field", "origin", "need above", "no need", "one key", "same key"),
-            *("short key", "same start", "half of two", "half of four"),
+            *("same key in capitals", "short key", "same start", "half of two", "half of four"),
         ],
     )
     def test_with_wrong_log_is_refused(self, rig: Rig, log: Any):
@@ -207,6 +208,11 @@ class TestEnroll:
             checked = f"checked by {names}"
             words = f"Asked of every device alike, {checked}; entry 5 of {LOG['origin']}."
             assert text.splitlines()[-1] == words
+
+    def test_keys_may_have_digits_in_either_case(self, rig: Rig):
+        policy = POLICY | {"log": LOG | {"keys": [key.upper() for key in LOG["keys"]]}}
+        answers = rig.play([["enroll", version(1), proof(1)], ["report", "e", True]], policy)
+        assert len(answers[1]) == 20
 
     def test_asks_only_what_the_log_has(self, rig: Rig):
         answers = rig.play(

@@ -125,8 +125,12 @@ class TestPolicy:
         with pytest.raises(SettingsError, match=r"^policy: log requires announce_key"):
             Client(POLICY, memory(), "b", fleet=FLEET)
 
-    def test_none_is_a_policy_without_log(self):
-        assert Client(POLICY | {"log": None}, memory(), "b", fleet=FLEET).log is None
+    def test_only_a_policy_without_the_field_has_no_log(self):
+        policy = {name: value for name, value in POLICY.items() if name != "log"}
+        assert Client(policy, memory(), "b", fleet=FLEET).log is None
+        for log in (None, False, 0, "", (), [], {}):
+            with pytest.raises(SettingsError, match=r"^policy: log must have origin, keys"):
+                Client(policy | {"log": log}, memory(), "b", None, bytes(64), FLEET)
 
     @pytest.mark.parametrize(("count", "need"), [(2, 1), (3, 2), (4, 2), (5, 3), (8, 4), (8, 7)])
     def test_accepts_more_than_half_of_one_to_seven_witnesses(self, count: int, need: int):

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import hashlib
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +21,7 @@ class TestWitness:
     Attributes:
         secret: Its key.
         size: The size of the tree that it signed last.
+        checkpoint: The checkpoint that it signed last, which it shows.
         posts: The requests so far: old size and checkpoint.
     """
 
@@ -28,6 +30,7 @@ class TestWitness:
     def __init__(self, name="w1.example", number=10):
         self.secret = SecretKey(name, bytes([number] * 32), bytes([number + 1] * 32))
         self.size, self.root, self.posts = 0, Tree().root(), []
+        self.checkpoint: Checkpoint | None = None
         self.answer: tuple[int, str, dict[str, str]] | None = None
         self._lock = threading.Lock()
 
@@ -62,7 +65,7 @@ class TestWitness:
                 check_consistency(old, self.root, checkpoint.size, checkpoint.root, hashes)
             except ProofRefused as e:
                 return 422, f"{e}\n", {}
-            self.size, self.root = checkpoint.size, checkpoint.root
+            self.size, self.root, self.checkpoint = checkpoint.size, checkpoint.root, checkpoint
             lines = self.secret.cosign(checkpoint.text, int(time.time()))
             return 200, "".join(map(str, lines)), {}
 
@@ -70,10 +73,19 @@ class TestWitness:
         witness = self
 
         class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                good = self.path == f"/{hashlib.sha256(ORIGIN.encode()).hexdigest()}/checkpoint"
+                if good and witness.checkpoint:
+                    self.answer(200, str(witness.checkpoint), {})
+                else:
+                    self.answer(404, "nothing is signed yet\n", {})
+
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 good = self.path == "/add-checkpoint"
-                status, text, headers = witness.respond(body) if good else (404, "no such path\n", {})
+                self.answer(*witness.respond(body) if good else (404, "no such path\n", {}))
+
+            def answer(self, status, text, headers):
                 with contextlib.suppress(OSError):
                     self.send_response(status)
                     for name, value in headers.items():

@@ -150,6 +150,18 @@ class TestServe:
             assert "example.org/questions has 1 entry" in text
             assert process.end() == 0
 
+    def test_cleared_or_altered_proof_is_published_again(self, store, broker, arguments):
+        options = ("--store", store.engine.url.render_as_string(), *arguments)
+        with served(*options) as process, board(broker) as heard:
+            process.ready()
+            until(lambda: has_proof(heard), process.log)
+            proof = heard[PROOF][-1]
+            for payload in (b"", b"another"):
+                publish(broker, [(PROOF, payload)], retain=True)
+                until(lambda p=payload: heard[PROOF][-2:] == [p, proof], process.log)
+            assert f"another client changed {PROOF}; it is published again" in process.log()
+            assert set(heard[TOPIC]) == {experiment_payload()}
+
     def test_first_request_comes_when_the_log_can_be_read(self, store, witness, arguments, monkeypatch):
         http, statuses, respond = f"127.0.0.1:{free_port()}", [], witness.respond
 

@@ -146,7 +146,7 @@ static bool hex(const char *name, uint8_t *key, size_t bytes, const uint8_t **re
     if (text[0])
         *result = key;
     for (size_t i = 0; text[0] && i < bytes; i++) {
-        if (strspn(text + 2 * i, "0123456789abcdef") < 2 || sscanf(text + 2 * i, "%2x", &value) != 1)
+        if (strspn(text + 2 * i, "0123456789abcdefABCDEF") < 2 || sscanf(text + 2 * i, "%2x", &value) != 1)
             return false;
         key[i] = (uint8_t)value;
     }

@@ -23,7 +23,7 @@ module.exports = function register(RED) {
     /* Buffer.from() alone would drop everything after the first wrong digit. */
     const bytes = (hex, name, digits) => {
       if (!hex) return null;
-      const isKey = hex.length === digits && /^[0-9a-f]*$/.test(hex);
+      const isKey = hex.length === digits && /^[0-9a-f]*$/i.test(hex);
       if (!isKey) throw new Error(`${name} must be ${digits} hex digits: copy it from what \`hushmote provision\` wrote`);
       return new Uint8Array(Buffer.from(hex, 'hex'));
     };

@@ -102,7 +102,7 @@ class NatsConnection:
             Error: If nats-py reports an error.
         """
         self._run(self._client.join(host, port, session.address, session.tls))
-        self._setting_up = self._runner.get_loop().create_task(self._set_up(session.experiment_filters()))
+        self._setting_up = self._runner.get_loop().create_task(self._set_up(session.announcement_filters()))
         version = self._client.connected_server_version
         return version.major, version.minor
 

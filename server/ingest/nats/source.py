@@ -131,7 +131,7 @@ class NatsSource:
             )
         self._had_consumer = True
         self._status.say(logging.INFO, f"subscribed at {self.broker} with the consumer {self.name}")
-        warn_of_hidden_experiments(connection.mqtt, self.broker, self._status)
+        warn_of_hidden_experiments(connection.mqtt, self._session, self.broker, self._status)
         return True
 
     def _begin_retiring(self, connection: NatsConnection, now: float) -> None:

@@ -450,6 +450,7 @@ class TestCommand:
             ("--verify", "Missing argument 'port'", 2),
             ("--verify /dev/ttyNONE --log log", "needs --manifest FILE, --log URL and --log-key KEY", 1),
             ("/dev/ttyNONE desk.settings.json --log-key x", "add --verify", 1),
+            ("--verify --manifest x --log log --log-key x", "--log-key must be a public key of the form", 1),
         ],
     )
     def test_wrong_options_get_one_line(self, arguments: str, words: str, status: int, tmp_path: Path):

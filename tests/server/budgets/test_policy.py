@@ -34,7 +34,8 @@ def boot(policy: Policy, storage: Any = None) -> Any:
     if storage is None:
         storage = MemoryStorage()
         provision(storage, consent=True)
-    return Client(asdict(policy), storage, device_id="board-1")
+    values = {name: value for name, value in asdict(policy).items() if value is not None}
+    return Client(values, storage, device_id="board-1")
 
 
 def exact_delta(epsilons: list[int], total: float) -> float:
@@ -179,13 +180,20 @@ class TestFile:
                 {"need": 3},
                 "policy: log's need must be more than half of the witnesses, at least 2 of 2",
             ),
-            ({"needs": 1}, "must contain only plain values"),
+            ({"needs": 1}, "policy: log must have origin, keys .* and need, and no more"),
         ],
     )
     def test_rejects_wrong_log_in_one_line(self, tmp_path, log, text):
         fields = asdict(policy.policy_for(8, 1e-6, ("room_temp",))) | {"log": asdict(self.LOG) | log}
         (tmp_path / "p.json").write_text(json.dumps(fields))
         with pytest.raises(policy.PolicyError, match=f"^[^\n]*{text}[^\n]*$"):
+            policy.read(tmp_path / "p.json")
+
+    @pytest.mark.parametrize("log", ["null", "{}", '""', "[]", "0"])
+    def test_rejects_a_log_that_is_none(self, tmp_path, log):
+        fields = json.dumps(asdict(policy.policy_for(8, 1e-6, ("room_temp",))))
+        (tmp_path / "p.json").write_text(fields.replace('"log": null', f'"log": {log}'))
+        with pytest.raises(policy.PolicyError, match=r"policy: log must have origin, keys .* and need"):
             policy.read(tmp_path / "p.json")
 
     def test_example_firmware_matches_its_comment(self):

@@ -267,7 +267,7 @@ class TestChange:
             serving.turn(hours=25)
             assert serving.question == OLD
             assert serving.keeper.waiting[TOPIC].startswith(
-                "temp of fleet home is waiting until its every is one"
+                "temp of fleet home is waiting because witnesses refuse it: it has an every for each group"
             )
 
     def test_field_that_is_there_twice_is_not_logged(self, home):
@@ -276,7 +276,7 @@ class TestChange:
             serving.turn()
             assert serving.log == []
             assert serving.keeper.waiting[TOPIC].startswith(
-                "temp of fleet home is waiting until each field is once"
+                "temp of fleet home is waiting because witnesses refuse it: it has another name, a field twice"
             )
 
     def test_only_the_newest_of_several_is_announced(self, home):
@@ -413,10 +413,9 @@ class TestWitnesses:
                 # Witnesses refuse a lower serial for ever, and with it every later entry.
                 assert len(serving.log) == 2
                 assert serving.retained[TOPIC] == logged
-                assert serving.keeper.waiting[TOPIC] == (
-                    "temp of fleet home is waiting until it is added or signed again, with a serial above "
-                    f"{keys.signed_serial(logged)}, which the log has"
-                )
+                why = serving.keeper.waiting[TOPIC]
+                assert "is waiting because witnesses refuse it: it changes with serial" in why
+                assert f"but serial {keys.signed_serial(logged)} came before" in why
                 (experiment_overview,) = overview(old, serving.now()).experiments
                 assert experiment_overview.waits.startswith("for `hushmote serve` to log it, ")
                 old.add_experiment("home", OLD)
@@ -508,6 +507,53 @@ class TestWitnesses:
                 witness.answer = None
                 serving.wake()
                 until(lambda: "at size 1" in "".join(serving.keeper.warnings), serving.keeper.warnings)
+
+    @pytest.mark.parametrize("answer", [(409, "812", {}), (422, "no", {})], ids=["size", "entries"])
+    @pytest.mark.parametrize("is_restarted", [False, True])
+    def test_false_claim_does_not_stop_the_log(self, home, witness, answer, is_restarted):
+        with TestWitness("w2.example", 20) as second, TestWitness("w3.example", 30) as liar:
+            witnesses = witness, second, liar
+            if not is_restarted:
+                liar.answer = answer
+            with Serving(home, *witnesses) as serving:
+                serving.signed()
+            liar.answer = answer
+            with Serving(home, *witnesses) as serving:
+                until(lambda: serving.keeper.warnings, "no warning")
+                assert "w3.example says that it has signed what" in serving.keeper.warnings[0]
+                home.add_experiment("home", NEW)
+                serving.turn(hours=25)
+                until(lambda: serving.turn() and serving.question == NEW, lambda: serving.keeper.waiting)
+                assert verified(serving, *witnesses, need=2) == 1
+
+    def test_false_claim_of_half_the_witnesses_stops_the_log(self, home, witness):
+        with TestWitness("w2.example", 20) as liar, Serving(home, witness, liar) as serving:
+            serving.signed()
+            liar.answer = 409, "812", {}
+            home.add_experiment("home", payload_of(experiment(name="other")))
+            serving.turn()
+            until(lambda: serving.keeper.warnings, "no warning")
+            home.add_experiment("home", payload_of(experiment(name="third")))
+            serving.turn()
+            (why,) = serving.keeper.waiting.values()
+            assert "and not more than half of the witnesses have signed the log since this start" in why
+
+    @pytest.mark.parametrize("is_forged", [False, True])
+    def test_claim_needs_the_logs_signature(self, home, witness, is_forged):
+        secret = TestWitness(ORIGIN, 70).secret if is_forged else LOG
+        with Serving(home, witness) as serving:
+            serving.signed()
+            witness.answer = 409, "812", {}
+            witness.checkpoint = secret.sign_tree(812, bytes(32))
+            home.add_experiment("home", payload_of(experiment(name="other")))
+            serving.turn()
+            until(lambda: serving.keeper.warnings, "no warning")
+            (thread,) = serving.keeper._threads
+            assert (thread.stopped, thread.is_disputed) == (not is_forged, is_forged)
+            witness.answer = 503, "away", {}
+            serving.wake()
+            until(lambda: "does not sign yet" in serving.keeper.warnings[0], serving.keeper.warnings)
+            assert (thread.stopped, thread.is_disputed) == (not is_forged, is_forged)
 
     def test_unexpected_error_does_not_end_the_thread(self, home, witness, monkeypatch):
         with Serving(home, witness) as serving, monkeypatch.context() as patch:

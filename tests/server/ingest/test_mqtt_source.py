@@ -77,7 +77,15 @@ class TestSubscribe:
             assert connection.calls == calls
         names = Session(BrokerAddress("host"), "agg", fleets=["a", "b"])
         assert names.filters(None) == ["hushmote/v1/a/report/+", "hushmote/v1/b/report/+"]
-        assert names.experiment_filters() == ["hushmote/v1/a/experiment/+", "hushmote/v1/b/experiment/+"]
+        assert names.announcement_filters() == ["hushmote/v1/a/experiment/+", "hushmote/v1/b/experiment/+"]
+
+    def test_watches_proofs_only_with_a_log(self):
+        connection = Connection()
+        source, status = opened(connection, has_log=True)
+        assert connection.calls[0] == ("watch", EXPERIMENTS, "hushmote/v1/+/proof/+")
+        connection.subscribe_reason, connection.watch_reason = suback(1), suback(135)
+        assert source.greet(connection, 1.0)
+        assert "does not let this user read experiments or their proofs" in status.text
 
     def test_hides_the_group_and_ends_on_refusal(self):
         connection = Connection()

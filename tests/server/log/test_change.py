@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from hushmote.server.log.change import Change, compare, question_fields
+from hushmote.server.log.change import Change, compare, fault
+from hushmote.server.log.entry import experiment_entry
 
 OLD = b'{"v":1,"name":"t","group":"fw","groups":["1.0","1.1"],"every":3,"labels":["a","b"]}'
 
@@ -55,13 +56,31 @@ class TestCompare:
         assert compare(b"{}", b'{"groups":["a"]}') is Change.QUESTION
 
 
-class TestFields:
-    @pytest.mark.parametrize(
-        "data",
-        [b"", b"[]", b"{", b'{"name":"a","name":"b"}', b"\xff", b"[" * 100_000, b'{"a":{"b":1,"b":2}}'],
-    )
-    def test_refuses_what_clients_could_read_differently(self, data):
-        assert question_fields(data) is None
+def fault_of(question, *, name="t", serial=None, highest=-1, change=Change.QUESTION):
+    signature = b"" if serial is None else b"\0" + serial.to_bytes(4, "big") + bytes(64)
+    return fault(experiment_entry("home", name, question + signature), change, highest)
 
-    def test_reads_fields(self):
-        assert (question_fields(OLD) or {})["name"] == "t"
+
+class TestFault:
+    @pytest.mark.parametrize(
+        "question", [b"[]", b"{", b'{"name":"t","name":"t"}', b"[" * 1000, b'{"name":"t","a":{"b":1,"b":2}}']
+    )
+    def test_refuses_what_clients_could_read_differently(self, question):
+        assert "some boards may read otherwise" in fault_of(question)
+
+    def test_refuses_another_name(self):
+        assert "has another name" in fault_of(OLD, name="other")
+        assert fault_of(OLD) == ""
+
+    @pytest.mark.parametrize("question", [b"\xff", OLD.replace(b"{", b"{" + b" " * 1024)])
+    def test_refuses_what_boards_cannot_read(self, question):
+        assert "boards cannot read it" in fault_of(question)
+
+    def test_refuses_an_every_for_each_group(self):
+        assert "make it one number" in fault_of(changed(every=[3, 1, 1]))
+
+    def test_change_needs_a_higher_serial(self):
+        assert "changes with serial 5, but serial 5 came before" in fault_of(OLD, serial=5, highest=5)
+        assert fault_of(OLD, serial=5, highest=5, change=Change.NONE) == ""
+        assert fault_of(OLD, serial=6, highest=5) == ""
+        assert fault_of(OLD, serial=0) == ""

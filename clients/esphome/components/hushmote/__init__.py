@@ -112,7 +112,7 @@ def _matching(pattern, description):
 
 def _hex(count):
     return _matching(
-        f"[0-9a-f]{{{2 * count}}}", f"{2 * count} hex digits, as written by `hushmote provision device`"
+        f"[0-9a-fA-F]{{{2 * count}}}", f"{2 * count} hex digits, as written by `hushmote provision device`"
     )
 
 
@@ -207,7 +207,7 @@ def group_values(config, full):
 def log(value):
     """Accept the public log in which experiments must be: its name, and its key and those of witnesses."""
     value = LOG(value)
-    if len({key[:8] for key in value[CONF_KEYS]}) < len(value[CONF_KEYS]):  # a proof names them by these
+    if len({key[:8].lower() for key in value[CONF_KEYS]}) < len(value[CONF_KEYS]):  # a proof names them by these
         raise cv.Invalid("two keys start with the same 8 digits: each witness has its own", [CONF_KEYS])
     least, most = (len(value[CONF_KEYS]) + 1) // 2, len(value[CONF_KEYS]) - 1
     if not least <= value[CONF_NEED] <= most:

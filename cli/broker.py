@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 from urllib.parse import urlsplit
@@ -37,6 +38,24 @@ VARIABLES = {name: f"HUSHMOTE_BROKER_{name.upper()}" for name in FILES} | {
 BrokerUrl = Annotated[
     str, typer.Option("--broker", help=f"{URLS}; {FILE}", envvar="HUSHMOTE_BROKER", metavar="URL|FILE.toml")
 ]
+ExperimentNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Subscribe to this experiment by name, for a broker that sends no retained messages to "
+        "subscriptions with wildcards, such as AWS IoT; needs --fleet; may be repeated. Default: all."
+    ),
+]
+
+
+def subscribed_names(experiments: Sequence[str] | None, fleets: Sequence[str] | None) -> Sequence[str]:
+    """Return the values of --experiment for ReportPublisher, or its wildcard.
+
+    Raises:
+        UsageError: If there are experiments but no fleets.
+    """
+    if experiments and not fleets:
+        raise UsageError("--experiment subscribes to topics without wildcards: add --fleet NAME")
+    return experiments or ("+",)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ import typer
 from ..server.errors import UsageError
 from ..server.extras import require
 from ..server.typed_numbers import typed_float
-from .broker import DEFAULT_BROKER, BrokerUrl, connection
+from .broker import DEFAULT_BROKER, BrokerUrl, ExperimentNames, connection, subscribed_names
 from .options import on_command_line
 
 if TYPE_CHECKING:
@@ -33,13 +33,7 @@ def door_command(  # noqa: PLR0913 - one for each option
             "experiment on the broker."
         ),
     ] = None,
-    experiment: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Subscribe to this experiment by name, for a broker that sends no retained messages to "
-            "subscriptions with wildcards, such as AWS IoT; needs --fleet; may be repeated. Default: all."
-        ),
-    ] = None,
+    experiment: ExperimentNames = None,
     proofs: Annotated[
         bool,
         typer.Option(
@@ -124,11 +118,8 @@ def door_command(  # noqa: PLR0913 - one for each option
     )
     rates = _rates(rate or ())
     address, tls = connection(broker, typed=on_command_line(context, "broker"))
-    if experiment and not fleet:
-        raise UsageError("--experiment subscribes to topics without wildcards: add --fleet NAME")
-    publisher = ReportPublisher(
-        address, tls, fleets=fleet or None, experiments=experiment or ("+",), proofs=proofs
-    )
+    names = subscribed_names(experiment, fleet)
+    publisher = ReportPublisher(address, tls, fleets=fleet or None, experiments=names, proofs=proofs)
     set_up_log(as_json=False)
     files = None if log is None else LogFiles(log)
     process.run(publisher, door_application(publisher, access=access, rates=rates, log=files), host, port)

@@ -14,7 +14,7 @@ import typer
 from ..server.errors import UsageError
 from ..server.extras import require
 from ..server.plain_text import bracketed
-from .broker import FILE, URLS, connection
+from .broker import FILE, URLS, ExperimentNames, connection, subscribed_names
 from .options import DEFAULT_STORE, AggregatorUrl, PolicyFile, StoreUrl, on_command_line
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def page_command(  # noqa: PLR0913 - one for each option
             metavar="URL|FILE.toml",
         ),
     ] = None,
+    experiment: ExperimentNames = None,
 ) -> None:
     """Show a store in a browser, live and read-only.
 
@@ -88,6 +89,10 @@ def page_command(  # noqa: PLR0913 - one for each option
     from ..web.app import serve
     from ..web.settings import PageSettings, parse_address, parse_frame_ancestors
 
+    fleets = None if fleet is None else [fleet]
+    names = subscribed_names(experiment, fleets)
+    if experiment and broker is None:
+        raise UsageError("--experiment names what the in-browser board subscribes to: add --broker URL")
     host, port = parse_endpoint(http)
     ancestors = parse_frame_ancestors(frame_ancestors or ())
     proxy = None if trusted_proxy is None else parse_address(trusted_proxy)
@@ -112,7 +117,7 @@ def page_command(  # noqa: PLR0913 - one for each option
             is_typed = on_command_line(context, "broker")
             broker_connection = connection(broker, typed=is_typed)
             reports_to = None if is_typed else _without_login(broker_connection[0])
-            publisher = ReportPublisher(*broker_connection, fleets=None if fleet is None else [fleet])
+            publisher = ReportPublisher(*broker_connection, fleets=fleets, experiments=names)
             door = door_application(stack.enter_context(publisher))
         os.nice(5)  # an aggregator on the same machine takes precedence
         settings = PageSettings(

@@ -218,7 +218,8 @@ class PageAccess:
 
     @staticmethod
     def _is_https(request: HTTPConnection) -> bool:
-        return request.headers.get("x-forwarded-proto") == "https"
+        """Return whether the browser uses HTTPS: the first of the schemes that several proxies append."""
+        return request.headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower() == "https"
 
     def _same_site(self, is_https: bool) -> str:
         """Return the cookie's flags that decide on whose requests a browser sends it.

@@ -84,7 +84,9 @@ def print_policy(key: Path, witnesses: Path, need: int | None, as_json: bool) ->
             f"{witnesses} has no witness with a URL and with a key for boards, whose type is P-256"
         )
     if most > 7:
-        raise UsageError(f"boards support up to 7 witnesses, but {witnesses} has {most}: give a file with fewer")
+        raise UsageError(
+            f"boards support up to 7 witnesses, but {witnesses} has {most}: give a file with fewer"
+        )
     if need is not None and not most < 2 * need <= 2 * most:
         least = most // 2 + 1
         numbers = f"{least} to {most}" if least < most else f"{most}"
@@ -307,9 +309,7 @@ def _print_check(
     signatures: dict[str, str | None],
     others: Sequence[str],
 ) -> None:
-    typer.echo(
-        f"{checkpoint.origin} has {counted(checkpoint.size, 'entry')}, as signed in its checkpoint."
-    )
+    typer.echo(f"{checkpoint.origin} has {counted(checkpoint.size, 'entry')}, as signed in its checkpoint.")
     for name, at in signatures.items():
         typer.echo(f"{name} has signed it{f' at {at}' if at else ''}.")
     if others:

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 from running_aggregator import WAIT_S
 
+from hushmote.simulator.broker import free_port
+
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
 PATH = "/telemetry/"
 
@@ -44,8 +46,7 @@ http {{
 }}
 """
 
-
-_SETTINGS = """
+SETTINGS = """
             proxy_http_version 1.1;
             proxy_set_header Host $http_host;
             proxy_set_header X-Forwarded-Proto $scheme;
@@ -55,7 +56,9 @@ _SETTINGS = """
 
 
 @contextlib.contextmanager
-def proxied(page: str, folder: Path, path: str = PATH, settings: str = _SETTINGS) -> Iterator[str]:
+def proxied(
+    page: str, folder: Path, path: str = PATH, settings: str = SETTINGS, port: int = 0
+) -> Iterator[str]:
     """Run nginx in front of a page, and yield the page's URL there, such as http://127.0.0.1:1/telemetry/.
 
     All other paths have no content, except /frame, a document that shows the page in a frame.
@@ -65,10 +68,10 @@ def proxied(page: str, folder: Path, path: str = PATH, settings: str = _SETTINGS
         folder: A folder for nginx.
         path: The page's path there.
         settings: nginx's settings for it.
+        port: The port; 0 for a free one.
     """
     assert NGINX is not None
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = port or free_port()
     file = folder / "nginx.conf"
     file.write_text(_CONFIGURATION.format(folder=folder, port=port, path=path, page=page, settings=settings))
     process = subprocess.Popen([NGINX, "-c", str(file), "-e", str(folder / "error.log")])

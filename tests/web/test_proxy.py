@@ -10,7 +10,7 @@ from boards import ask_fleet
 from browser import TOKEN, Browser, ask, paged, token_file
 from command_line import hushmote
 from designs import bell, number_payload
-from nginx import NGINX, PATH, proxied
+from nginx import NGINX, PATH, SETTINGS, proxied
 from refusals import fails
 from selenium.webdriver.common.by import By
 
@@ -18,6 +18,7 @@ from hushmote.device.ldp_client import Experiment
 from hushmote.server.errors import UsageError
 from hushmote.server.store.store import Store
 from hushmote.simulator import vectorised
+from hushmote.simulator.broker import free_port
 from hushmote.web.relative import root
 from hushmote.web.settings import parse_frame_ancestors
 
@@ -94,6 +95,10 @@ class TestProxyPath:
         log_in(browser, f"{url}plan?devices=500")
         assert browser.driver.current_url == f"{url}plan?devices=500"
         assert browser.errors() == []
+
+    def test_login_keeps_the_fragment(self, url: str, browser: Browser):
+        log_in(browser, f"{url}plan?devices=500#glossary")
+        assert browser.driver.current_url == f"{url}plan?devices=500#glossary"
 
     def test_path_without_slash_leads_to_page(self, url: str, browser: Browser):
         log_in(browser, url.rstrip("/"))
@@ -186,6 +191,14 @@ class TestProxyWithoutToken:
 
 
 @behind_nginx
+class TestProxyWithoutWebSockets:
+    def test_page_says_what_the_proxy_must_pass_on(self, locked: str, browser: Browser, tmp_path: Path):
+        with proxied(locked, tmp_path, settings="proxy_set_header Host $http_host;") as url:
+            log_in(browser, url)
+            browser.says("A proxy must pass on the headers Upgrade and Host.")
+
+
+@behind_nginx
 class TestTwoProxies:
     def test_login_views_and_links_work(self, url: str, browser: Browser, tmp_path: Path):
         with proxied(url.rstrip("/"), tmp_path, "/outer/path/") as outer:
@@ -207,6 +220,30 @@ class TestFrame:
         browser.find_by_name("Open the page").click()
         browser.says("Fleet home")
         browser.says("updated ")
+
+    def test_page_runs_in_a_frame_of_another_site(
+        self, store: str, secret: Path, browser: Browser, tmp_path: Path
+    ):
+        """Browsers trust localhost as if it used HTTPS, as nginx says here."""
+        port = free_port()
+        site, settings = f"http://localhost:{port}", SETTINGS.replace("$scheme", "https")
+        with (
+            paged(store, "--token-file", secret, "--frame-ancestors", site) as page,
+            proxied(page, tmp_path, settings=settings, port=port),
+        ):
+            # The page's own address differs from the site's.
+            browser.open(f"{site}/frame")
+            browser.driver.switch_to.frame(browser.driver.find_element(By.TAG_NAME, "iframe"))
+            browser.find("[name=token]").send_keys(TOKEN)
+            browser.find_by_name("Open the page").click()
+            browser.says("Fleet home")
+            browser.find("a[href*='experiment/home/temp']").click()
+            browser.find("#csv-dialect option[value=excel-eu]").click()
+            browser.until(lambda: "hushmote estimate" in browser.text_of("command-trend"))
+            link = next(link for link in addresses(browser, "a[download]") if ".csv" in link)
+            fetch = "const [url, done] = arguments; fetch(url).then((a) => a.text()).then(done)"
+            assert ";" in browser.driver.execute_async_script(fetch, link).splitlines()[0]
+            browser.driver.switch_to.default_content()
 
     def test_other_sites_are_blocked(self, url: str, browser: Browser):
         browser.open(urljoin(url, "/frame").replace("127.0.0.1", "localhost"))
@@ -236,6 +273,13 @@ class TestFrameAncestors:
         cookie = ask(framed, link, X_Forwarded_Proto="https")[1]["set-cookie"]
         assert "; SameSite=None; Secure; Partitioned;" in cookie
         assert "; SameSite=Strict;" in ask(framed, link)[1]["set-cookie"]
+
+    @pytest.mark.parametrize(
+        ("schemes", "is_https"), [("https, http", True), ("HTTPS", True), ("http, https", False)]
+    )
+    def test_first_of_several_schemes_is_the_browsers(self, framed: str, schemes: str, is_https: bool):
+        cookie = ask(framed, f"/?token={TOKEN}", X_Forwarded_Proto=schemes)[1]["set-cookie"]
+        assert ("; Secure;" in cookie) == is_https
 
     def test_form_says_that_frames_need_https(self, framed: str):
         words = b"only if this page uses HTTPS"

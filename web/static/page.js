@@ -6,6 +6,8 @@ window.hushmote = (() => {
   const QUIET_MS = 30_000; // minimum time between a screen reader's announcements of updates
   const TICK_MS = 10_000; // between updates of ages
   const DAY_S = 86_400;
+  const NOT_CONNECTED =
+    "This view needs a WebSocket, which the page's process or a proxy refuses. A proxy must pass on the headers Upgrade and Host.";
   // Units of ages, each with the least age that it describes, and its size, in seconds; see time_since() in
   // server/words/numbers.py.
   const AGES = [
@@ -83,10 +85,15 @@ window.hushmote = (() => {
     const popup = document.getElementById("popup");
     if (!popup) return;
     popup.setAttribute("role", "alert");
+    let isRefused = false;
+    const refuse = () => (isRefused = true, popup.ariaHidden = false); // NiceGUI shows only lost connections
+    window.socket?.on("connect_error", refuse);
+    window.socket?.on("connect", () => (isRefused = false, window.socket.off("connect_error", refuse)));
     const say = () => {
       const since = at ? ` The page shows the state at ${time(at)}.` : "";
       const isLost = popup.getAttribute("aria-hidden") === "false";
-      const words = isLost ? [`The page's process does not answer.${since}`, "The browser keeps trying to reconnect."] : ["", ""];
+      const why = isRefused ? NOT_CONNECTED : `The page's process does not answer.${since}`;
+      const words = isLost ? [why, "The browser keeps trying to reconnect."] : ["", ""];
       popup.querySelectorAll("span").forEach((span, i) => {
         if (span.textContent !== words[i]) span.textContent = words[i];
       });
@@ -105,7 +112,9 @@ window.hushmote = (() => {
     document.addEventListener("change", ({ target }) => {
       if (target.id !== "csv-dialect") return;
       const path = new URL(`${root}/`, document.baseURI).pathname;
-      document.cookie = `csv-dialect=${target.value}; path=${path}; max-age=31536000; samesite=lax`;
+      // In a frame on another site, browsers send only such cookies, and only over HTTPS.
+      const sites = isSecureContext && window !== top ? "none; secure; partitioned" : "lax";
+      document.cookie = `csv-dialect=${target.value}; path=${path}; max-age=31536000; samesite=${sites}`;
     });
   }
 
@@ -113,6 +122,8 @@ window.hushmote = (() => {
     paint(storedColours());
     watchConnection();
     rememberDialect();
+    const form = document.querySelector(".frame-form"); // for the token
+    if (form) form.action += location.hash; // browsers keep the fragment when the answer redirects them
     const select = document.getElementById("frame-colours");
     if (select) {
       select.value = storedColours();

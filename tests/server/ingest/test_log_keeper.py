@@ -276,7 +276,7 @@ class TestChange:
             serving.turn()
             assert serving.log == []
             assert serving.keeper.waiting[TOPIC].startswith(
-                "temp of fleet home is waiting because witnesses refuse it: it has another name, a field twice"
+                "temp of fleet home is waiting because witnesses refuse it: it has another name"
             )
 
     def test_only_the_newest_of_several_is_announced(self, home):

@@ -207,7 +207,8 @@ def group_values(config, full):
 def log(value):
     """Accept the public log in which experiments must be: its name, and its key and those of witnesses."""
     value = LOG(value)
-    if len({key[:8].lower() for key in value[CONF_KEYS]}) < len(value[CONF_KEYS]):  # a proof names them by these
+    starts = {key[:8].lower() for key in value[CONF_KEYS]}  # a proof names the keys by these
+    if len(starts) < len(value[CONF_KEYS]):
         raise cv.Invalid("two keys start with the same 8 digits: each witness has its own", [CONF_KEYS])
     least, most = (len(value[CONF_KEYS]) + 1) // 2, len(value[CONF_KEYS]) - 1
     if not least <= value[CONF_NEED] <= most:

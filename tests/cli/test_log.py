@@ -153,8 +153,8 @@ class TestKey:
         secrets = [TestWitness(f"w{n}.example", 10 * n).secret for n in range(1, 14)]
         lines = [f"http://w.example {secret.public(ECDSA)}\n" for secret in secrets]
         for count, words in (
-            (8, "boards know up to 7 witnesses"),
-            (12, "boards know"),
+            (8, "boards support up to 7 witnesses"),
+            (12, "boards support"),
             (13, "room for 12 witnesses"),
         ):
             file.write_text("".join(lines[:count]))

@@ -114,7 +114,9 @@ class TestCommands:
         rows = hushmote("estimate", "door", "--trend", "--rows", "9", "--privacy", cwd=folder).splitlines()
         assert max(map(len, rows)) <= 80
         assert any(line.split()[:3] == ["window", "reports", "ε"] for line in rows)
-        assert "delta must be above 0" in hushmote("estimate", "door", "--delta", "0", cwd=folder, expect=1)
+        assert "delta must be above 0" in hushmote(
+            "estimate", "door", "--privacy", "--delta", "0", cwd=folder, expect=1
+        )
 
     def test_status_shows_both_for_each_version(self, folder: Path) -> None:
         text = hushmote("status", "--privacy", cwd=folder)

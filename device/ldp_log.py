@@ -38,11 +38,10 @@ def verify(log, topic, payload, proof, feed):
         feed: A function without arguments, called before each signature: one takes a chip a second.
     """
     check(proof, "its proof from the log is missing")
-    number = int.from_bytes
+    number, size = int.from_bytes, len(proof)
     index, last = number(proof[:4], "big"), number(proof[4:8], "big") - 1
-    end = 9 + 32 * (proof[8] if len(proof) > 8 else 0)
-    rest = len(proof) - end - 64
-    good = 0 <= index <= last and rest >= 0 and not rest % 68 and len(proof) <= 1600
+    end = 9 + 32 * (proof[8] if size > 8 else 0)
+    good = 0 <= index <= last and size - end in range(64, 1601 - end, 68)
     check(good, "its proof is malformed")
     body = "%s\n%d\n" % (log["origin"], last + 1)
     node = hashlib.sha256(b"\0" + topic.encode() + b"\0" + payload).digest()
@@ -66,11 +65,11 @@ def verify(log, topic, payload, proof, feed):
         key, at = binascii.unhexlify(digits), end
         if count:  # a witness's
             at += 64
-            while at < len(proof) and not proof.startswith(key[:4], at):
+            while at < size and not proof.startswith(key[:4], at):
                 at += 68
             at += 4
         # No more than are needed, however many a proof has.
-        if count <= log["need"] and at < len(proof):
+        if count <= log["need"] and at < size:
             feed()
             good = is_valid(key, digest, proof[at : at + 64])
             check(good, "it is not in the log, or a signature in its proof is wrong")

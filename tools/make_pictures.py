@@ -23,7 +23,7 @@ VIEWS = (
     ("fleet", "/", "Median: "),
     ("experiment", "/experiment/simulated/room_temp", "°C"),
     ("labels", "/experiment/visitors/breakfast", " is most common"),
-    ("budget", "/budget", "can still send"),
+    ("budget", "/budget", "A device's lifetime budget"),
     ("plan", "/plan", "Use one report"),
     ("board", "/board/", "ε"),
 )

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from ..errors import UsageError
 from ..hints import option
-from ..local_days import DAY, Calendar
+from ..local_days import DAY, HOUR, Calendar
 
 ALL = "all"
 """The length that selects all completed windows."""
 
 _EXAMPLES = "2026-11-21, 2026-W47, 2026-11, 2026-11-01..2026-11-07, today or yesterday"
-_LENGTH = re.compile(r"(\d{1,4})\s*(h|hours?|d|days?|w|weeks?)", re.ASCII | re.IGNORECASE)
+_LENGTH = re.compile(r"(?:(?:the )?last )?(\d{1,4})\s*(h|hours?|d|days?|w|weeks?)", re.ASCII | re.IGNORECASE)
 _HOUR = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d)(?::00)?[Zz]?", re.ASCII)
 _WEEK = re.compile(r"(\d{4})-?[Ww](\d{1,2})", re.ASCII)
 _YEAR_FIRST = re.compile(r"(?P<year>\d{4})([-/.])(?P<month>\d{1,2})\2(?P<day>\d{1,2})", re.ASCII)
@@ -24,6 +24,8 @@ _DAY_NAME = re.compile(rf"(?P<day>\d{{1,2}})\.?\s+{_WORD}{_YEAR}", re.ASCII)
 _NAME_DAY = re.compile(rf"{_WORD}\s+(?P<day>\d{{1,2}}){_YEAR}", re.ASCII)
 _NAME_YEAR = re.compile(r"([A-Za-z]{3,9})\.?\s+(\d{4})", re.ASCII)
 _GROUP = re.compile(r"\d{4}-(W\d{2}|\d{2}|\d{2}-\d{2})", re.ASCII)
+_TIME = re.compile(r"(?:(?P<day>.*?),?\s*\b)?(?P<hour>\d{1,2}):(?P<minute>\d\d)", re.ASCII)
+_AFTERWARDS = re.compile(r"(\s*\([^()]*\))?(, days in \S+)?\.?")
 _BETWEEN = re.compile(r"\s*\.\.\.?\s*|\s+to\s+|\s*–\s*|\s+-\s+")
 _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
@@ -52,6 +54,13 @@ class Length:
 
     units: int
     is_hours: bool
+
+
+def plain_period(text: str) -> str:
+    """Return a period's name without what answers print after it, such as "(7 days, Europe/Berlin)"."""
+    stripped = text.strip()
+    ends = (match.start() for match in _AFTERWARDS.finditer(stripped) if match.end() == len(stripped))
+    return stripped[: next(ends, len(stripped))].rstrip()
 
 
 def length_of(text: str) -> Length:
@@ -84,14 +93,15 @@ def named_period(text: str, calendar: Calendar, at: datetime.datetime) -> NamedP
 
     Args:
         text: A day (2026-11-21, 28.11.2026, 11/28/2026, 28 Nov, today, yesterday), week (2026-W47), month
-            (2026-11) or year, an hour (2026-11-21T14, UTC), or two of these with ".." or "to" between them.
+            (2026-11) or year, an hour (2026-11-21T14, UTC), or two of these with ".." or "to" between them;
+            or times of day in the calendar's zone (27 Nov, 08:00 to 20:00), as answers print them.
         calendar: The experiment's calendar.
         at: The current time, UTC.
 
     Raises:
         UsageError: If the text does not name a period, or a range ends before it begins.
     """
-    stripped = text.strip()
+    stripped = plain_period(text)
     if stripped.lower() == ALL or _LENGTH.fullmatch(stripped):
         raise UsageError(f"{text} is a length of time: write {option('last', stripped)}")
     sides = _BETWEEN.split(stripped)
@@ -101,6 +111,8 @@ def named_period(text: str, calendar: Calendar, at: datetime.datetime) -> NamedP
     if len(sides) == 1:
         return _one(stripped, text, calendar, today)
     first_text, last_text = sides
+    if hours := _hours(first_text, last_text, text, calendar, today):
+        return hours
     # In "21 to 27 Nov" and "Nov 21 – 27", one side names the month for both.
     if re.fullmatch(r"\d{1,2}", first_text) and (match := _DAY_NAME.fullmatch(last_text)):
         first_text = f"{first_text} {match['month']}"
@@ -115,6 +127,47 @@ def named_period(text: str, calendar: Calendar, at: datetime.datetime) -> NamedP
             f"a range of days must start with the earlier day, as in 2026-11-01..2026-11-07, not {text}"
         )
     return period
+
+
+def _hours(first: str, last: str, text: str, calendar: Calendar, today: datetime.date) -> NamedPeriod | None:
+    """Return the hours between two times of day in the calendar's zone, or None if the texts are not times.
+
+    Raises:
+        UsageError: If a time is not a whole hour in UTC, or comes twice or never on that day.
+    """
+    begin, end = _TIME.fullmatch(first), _TIME.fullmatch(last.removesuffix(calendar.zone_name).rstrip())
+    if begin is None or end is None or not begin["day"]:
+        return None
+    moments = list[datetime.datetime]()
+    for match in (begin, end):
+        named = _one(match["day"] or begin["day"], text, calendar, today)
+        hour, minute = int(match["hour"]), int(match["minute"])
+        if named.first != named.last or isinstance(named.first, datetime.datetime) or minute > 59:
+            raise _refusal(text)
+        day = named.first + DAY * (hour == 24)
+        if hour > 24 or (hour == 24 and minute):
+            raise _refusal(text)
+        moments.append(_utc(datetime.datetime.combine(day, datetime.time(hour % 24, minute)), calendar))
+    if moments[0] >= moments[1]:
+        raise UsageError(f"a range of hours must start with the earlier hour, not {text}")
+    return NamedPeriod(moments[0], moments[1] - HOUR)
+
+
+def _utc(time: datetime.datetime, calendar: Calendar) -> datetime.datetime:
+    """Return a local time in UTC."""
+    early, late = (time.replace(tzinfo=calendar.zone, fold=fold).astimezone(datetime.UTC) for fold in (0, 1))
+    names = f"{early:%Y-%m-%dT%H} or {late:%Y-%m-%dT%H}"
+    # Midnight that clocks skip still begins the day.
+    if early != late and (early < late or time.time() != datetime.time()):
+        problem = "comes twice" if early < late else "does not exist"
+        raise UsageError(f"{time:%Y-%m-%d %H:%M} {problem} in {calendar.zone_name}: write {names}, in UTC")
+    if early.minute:
+        hour = early.replace(minute=0)
+        raise UsageError(
+            f"reports are counted by the hour in UTC: write {hour:%Y-%m-%dT%H} or {hour + HOUR:%Y-%m-%dT%H}, "
+            f"not {time:%H:%M}"
+        )
+    return early
 
 
 def _moment(end: datetime.date | datetime.datetime) -> tuple[datetime.date, int]:

@@ -7,6 +7,7 @@ applies to a histogram that is still changing.
 
 import datetime
 import functools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,15 @@ from ..errors import UsageError
 from ..local_days import DAY, HOUR, UTC_DAYS, Calendar
 from ..words import scope
 from ..words.numbers import counted
-from .period_names import ALL, Length, NamedPeriod, days_of_group, length_of, named_period
+from .period_names import (
+    ALL,
+    Length,
+    NamedPeriod,
+    days_of_group,
+    length_of,
+    named_period,
+    plain_period,
+)
 from .windows import SETTLED, end_of, has_ended
 
 USUAL_DAYS = 7
@@ -283,6 +292,7 @@ def resolve_periods(
         UsageError: In the same cases as named_windows().
     """
     existing = {window for window in available if "T" in window or not calendar.is_local or window == ALL}
+    periods = [plain_period(part) for period in periods for part in re.split(r"\s+and\s+", period)]
     windows = (
         w
         for period in periods
@@ -294,7 +304,11 @@ def resolve_periods(
 
 
 def preceding_windows(
-    windows: Sequence[str], available: Sequence[str], calendar: Calendar = UTC_DAYS
+    windows: Sequence[str],
+    available: Sequence[str],
+    calendar: Calendar = UTC_DAYS,
+    name: str = "",
+    at: datetime.datetime | None = None,
 ) -> tuple[str, ...]:
     """Return the windows of the preceding period of the same length.
 
@@ -302,8 +316,11 @@ def preceding_windows(
         windows: The windows, oldest first.
         available: The windows with reports, oldest first.
         calendar: The experiment's calendar; a period of whole days is preceded by as many days.
+        name: The name of the period, if it has one. All its days count if they have ended, even if some of
+            their windows have no reports.
+        at: The current time, UTC; None for now.
     """
-    period = period_of(windows, calendar=calendar)
+    period = _ended_days(name, calendar, at) or period_of(windows, calendar=calendar)
     if period is None:
         return ()
     if period.is_days:
@@ -314,6 +331,18 @@ def preceding_windows(
         before = _hours(begin - period.units * HOUR, begin, 0, calendar)
     selection = {*windows}
     return tuple(w for w in _windows_in(before, available, calendar) if w not in selection)
+
+
+def _ended_days(name: str, calendar: Calendar, at: datetime.datetime | None) -> Period | None:
+    """Return the period that a name means, or None if it does not name days that have all ended."""
+    at = at or datetime.datetime.now(datetime.UTC)
+    try:
+        named = named_period(name, calendar, at)
+    except UsageError:  # such as "all", or no name
+        return None
+    if isinstance(named.first, datetime.datetime) or isinstance(named.last, datetime.datetime):
+        return None
+    return _days(named.first, named.last, 0, calendar) if day_has_ended(named.last, at, calendar) else None
 
 
 def group_windows(

@@ -32,9 +32,9 @@ from ..words import versions as version_words
 from ..words.days import approximate
 from ..words.findings import few_able
 from ..words.numbers import ENGLISH, Numbers
-from ..words.scope import ALL_VERSIONS, Population
+from ..words.scope import ALL_VERSIONS, Population, span
 from . import suppression
-from .periods import Period, day_of, group_windows, period_of
+from .periods import Period, day_of, group_windows, period_of, selectable
 from .question import Selection, WeighBy
 
 T = TypeVar("T")
@@ -664,7 +664,8 @@ class Selected:
 
     def _check_windows(self) -> None:
         names = self.windows
-        listed = ", ".join(names) if len(names) <= 4 else f"{len(names)}, {names[0]} to {names[-1]}"
+        days = tuple(selectable(names, self.calendar))
+        listed = ", ".join(days) if len(days) <= 4 else span(days)
         advice = f"it has {listed}" if names else "no reports have been counted yet"
         for window in self.selection.windows:
             if window not in names:

@@ -339,7 +339,8 @@ class Question(BaseModel):
         available, calendar = selected.windows, selected.calendar
         if self.last:
             return periods.last_windows(self.last, available, facts.at, 1, calendar)
-        windows = periods.preceding_windows(selection.windows, available, calendar)
+        name = self.windows[0] if len(self.windows) == 1 else ""
+        windows = periods.preceding_windows(selection.windows, available, calendar, name, facts.at)
         if not windows:
             raise UsageError("the preceding period has no reports; name a window to compare with")
         return windows

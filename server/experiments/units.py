@@ -174,19 +174,21 @@ def _label_index(names: list[str], text: str) -> int | None:
     text = normalize("NFC", text)  # labels are; a terminal or a file name may write accents separately
     if text in names:
         return names.index(text)
+    if text[:1] == "'" and text[1:] in names:  # a CSV file has an apostrophe before a formula
+        return names.index(text[1:])
     bare = [re.sub(r"""^(["'])(.*)\1$""", r"\2", name.strip()).strip().casefold() for name in (*names, text)]
     return bare.index(bare[-1]) if bare.count(bare[-1]) == 2 else None
 
 
 _PRINTED_NAME = re.compile(
-    r"(?P<low>\S+?)(?: to |\s*–\s*)(?P<high>\S+)|(?:below|under|<) ?(?P<below>[^=\s]\S*)"
+    r"(?P<low>\S+?)(?: to |\s*–\s*| - )(?P<high>\S+)|(?:below|under|<) ?(?P<below>[^=\s]\S*)"
     r"|(?P<least>≥|>=|at least )? ?(?P<from>\S+)(?(least)| and above)|any(?: reading)?",
     re.IGNORECASE,
 )
 
 _BEFORE_LIMIT = r"\b(?:below|under|at least) |(?:<|≥|>=) ?"
-_RANGE = re.compile(rf"(?:{_BEFORE_LIMIT}).+|.+ and above|.+(?: to |–).+", re.IGNORECASE)
-_BETWEEN_LIMITS = re.compile(rf"(:|{_BEFORE_LIMIT}| to |\s*–\s*| and above)", re.IGNORECASE)
+_RANGE = re.compile(rf"(?:{_BEFORE_LIMIT}).+|.+ and above|.+(?: to |–| - ).+", re.IGNORECASE)
+_BETWEEN_LIMITS = re.compile(rf"(:|{_BEFORE_LIMIT}| to |\s*–\s*| - | and above)", re.IGNORECASE)
 
 
 def range_in(version: Experiment, r: IndexRange, of: Experiment) -> IndexRange | None:

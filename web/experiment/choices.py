@@ -376,7 +376,7 @@ def fitting(choices: Choices, selected: Selected) -> Choices:
         about = in_period(about, USUAL)
         chosen = windows_of(about, facts)
     compared = choices if can & OF_VALUES else choices.with_fields(against=())
-    since, against = _other_side(compared, chosen, available, selected)
+    since, against = _other_side(compared, about, available, selected)
     earlier = _version(compared.earlier, selected.digests)
     group = question.group if question.group in selected.group_values else ""
     other = compared.other_group if compared.other_group in selected.group_values else ""
@@ -418,11 +418,15 @@ def _days_with_reports(question: Question, facts: Facts) -> tuple[str, ...]:
 
 
 def _other_side(
-    choices: Choices, chosen: Sequence[str], available: Sequence[str], selected: Selected
+    choices: Choices, about: Question, available: Sequence[str], selected: Selected
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the windows to compare with, and the texts in `against` that name them."""
+    """Return the windows to compare with the period in `about`, and the texts in `against` that name them."""
     if choices.follows:
-        before = periods.preceding_windows(chosen, available, selected.calendar)
+        try:
+            other = about.replace(against=(BEFORE,)).resolve(selected.facts).against
+        except UsageError:  # no reports arrived before this period
+            other = None
+        before = tuple(window for window in (other.windows if other else ()) if window in available)
         return before, (BEFORE,) if before else ()
     since, names = list[str](), list[str]()
     for text in choices.question.against:

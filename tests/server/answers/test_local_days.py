@@ -136,6 +136,21 @@ class TestDay:
         assert before == periods.named_windows("2026-10-19..2026-10-25", YEARS, BERLIN)
         assert (len(week), len(before)) == (168, 169)
 
+    @pytest.mark.parametrize(
+        ("name", "before", "at"),
+        [
+            ("2026-11-21", "2026-11-20", utc(2026, 11, 28)),
+            ("2026-W47", "2026-11-09..2026-11-15", utc(2026, 11, 28)),
+            ("today", "2026-11-20T17..2026-11-21T06", utc(2026, 11, 21, 22)),
+        ],
+    )
+    def test_named_days_are_preceded_by_as_many_days(self, name: str, before: str, at: datetime.datetime):
+        """The first and the last hours of the days have no reports."""
+        sparse = tuple(w for w in YEARS if w[-2:] in ("07", "08", "20"))
+        windows = periods.named_windows(name, sparse, BERLIN, at)
+        preceding = periods.preceding_windows(windows, sparse, BERLIN, name, at)
+        assert preceding == periods.named_windows(before, sparse, BERLIN, at)
+
     def test_window_counted_by_the_day_is_in_one_day(self):
         mixed = ("2026-11-20", *hours(utc(2026, 11, 21), 48))
         groups = periods.group_windows(mixed, "day", NEW_YORK)

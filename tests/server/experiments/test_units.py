@@ -94,6 +94,8 @@ def test_reads_thousands_in_ranges():
         ("< 18", "below 18"),
         ("−10–−6", "-10 to -6"),
         ("18 – 22", "18 to 22"),
+        ("18 - 22", "18 to 22"),
+        ("-10 - -6", "-10 to -6"),
     ],
 )
 def test_reads_ranges_as_people_write_them(text: str, name: str):
@@ -107,11 +109,19 @@ def test_rejects_ranges_with_other_ends(text: str):
 
 
 class TestLabel:
-    MODES = choice(["off", "Eco", "eco", "far away"], 1)
+    MODES = choice(["off", "Eco", "eco", "far away", "=1+1", "x - y"], 1)
 
     @pytest.mark.parametrize(
         ("text", "label"),
-        [("Off", "off"), (" OFF ", "off"), ('"far away"', "far away"), ("eco", "eco"), ("Other", "other")],
+        [
+            ("Off", "off"),
+            (" OFF ", "off"),
+            ('"far away"', "far away"),
+            ("eco", "eco"),
+            ("Other", "other"),
+            ("'=1+1", "=1+1"),
+            ("X - Y", "x - y"),
+        ],
     )
     def test_ignores_case_and_quotes(self, text: str, label: str):
         assert parse_range(self.MODES, text).text == label

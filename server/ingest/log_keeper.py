@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime
 import time
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 from ..errors import HushmoteError
 from ..log.change import Change, compare, fault
 from ..log.entry import Entry
-from ..log.note import Checkpoint, SecretKey
+from ..log.note import Checkpoint, SecretKey, Signature
 from ..log.pace import Dated, changes_of_names, wait
 from ..log.proof import encode_proof, proof_topic
 from ..store.log import StoredLog
@@ -54,6 +55,7 @@ class LogKeeper:
         self._of_key: dict[str, list[int]] = {}  # the numbers of each key's entries
         self._changes: dict[str, list[Dated]] = {}
         self._proofs: dict[tuple[int, int, int], bytes] = {}
+        self._best: tuple[object, list[int | None]] = None, []  # of which `cosigned`, and _best_sizes() of it
 
     def __enter__(self) -> LogKeeper:
         """Check the key, and start asking the witnesses.
@@ -243,17 +245,23 @@ class LogKeeper:
 
     def _best_checkpoint(self, number: int) -> Checkpoint | None:
         """Return the first of the checkpoints with an entry that most witnesses have signed for boards."""
-        best, most = None, 0
-        for size in self.stored.cosigned_from(number + 1):
-            checkpoint = self.stored.checkpoints[size]
-            if (count := self._count_signed(checkpoint)) > most:
-                best, most = checkpoint, count
-                if count == len(self._board_keys) - 1:
-                    break
-        return best
+        cosigned = self.stored.cosigned
+        if self._best[0] is not cosigned:
+            self._best = cosigned, self._best_sizes(cosigned)
+        at = bisect_left(sizes := list(cosigned), number + 1)
+        best = self._best[1][at] if at < len(sizes) else None
+        return None if best is None else self.stored.checkpoints[best]
 
-    def _count_signed(self, checkpoint: Checkpoint) -> int:
-        return sum(any(key.made(line) for line in checkpoint.signatures) for key in self._board_keys[1:])
+    def _best_sizes(self, cosigned: Mapping[int, list[tuple[Signature, int]]]) -> list[int | None]:
+        """Return for each size the first of the best ones from it on; None if no board counts a signature."""
+        signers = {(key.name, key.key_id) for key in self._board_keys[1:]}
+        best, most, sizes = None, 1, list[int | None]()
+        for size, lines in reversed(cosigned.items()):
+            count = len(signers & {(line.name, line.key_id) for line, _ in lines})
+            if count >= most:
+                best, most = size, count
+            sizes.append(best)
+        return sizes[::-1]
 
 
 def _sentence(topic: str, why: str) -> str:

@@ -256,8 +256,8 @@ class LogKeeper:
         """Return for each size the first of the best ones from it on; None if no board counts a signature."""
         signers = {(key.name, key.key_id) for key in self._board_keys[1:]}
         best, most, sizes = None, 1, list[int | None]()
-        for size, lines in reversed(cosigned.items()):
-            count = len(signers & {(line.name, line.key_id) for line, _ in lines})
+        for size in reversed(list(cosigned)):
+            count = len(signers & {(line.name, line.key_id) for line, _ in cosigned[size]})
             if count >= most:
                 best, most = size, count
             sizes.append(best)

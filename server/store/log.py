@@ -297,7 +297,7 @@ class StoredLog:
     def cosigned_at(self, size: int, key: PublicKey) -> int | None:
         """Return when a witness's first signature of a checkpoint of at least `size` arrived, or None."""
         signed = self._signed.get((key.name, key.key_id), [])
-        at = bisect_left(signed, (size,))
+        at = bisect_left(signed, size, key=lambda pair: pair[0])
         return signed[at][1] if at < len(signed) else None
 
     @contextmanager

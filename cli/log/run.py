@@ -30,6 +30,7 @@ from ...server.log.note import (
     valid_signatures,
 )
 from ...server.log.tiles import reader
+from ...server.plain_text import visible
 from ...server.store.log import StoredLog
 from ...server.store.log_export import export
 from ...server.store.store import Store
@@ -312,7 +313,8 @@ def _print_check(
     for name, at in signatures.items():
         typer.echo(f"{name} has signed it{f' at {at}' if at else ''}.")
     if others:
-        typer.echo(f"Signatures of {', '.join(others)} were not verified: give their keys with --witness.")
+        names_of_others = visible(", ".join(others))  # anyone can add a line to a checkpoint
+        typer.echo(f"Signatures of {names_of_others} were not verified: give their keys with --witness.")
     fleets = sorted({each.fleet for each in names} | policies.keys())
     typer.echo(f"{counted(len(fleets), 'fleet')}: {', '.join(fleets)}" if fleets else "No fleet is in it.")
     if names:

@@ -225,6 +225,15 @@ class TestCheck:
         listed = json.loads(site.run("list", "--newest", 2, "--json"))
         assert [row["what"] for row in listed["entries"]] == ["release 1.2.0", "policy of fleet home"]
 
+    def test_signer_cannot_control_the_terminal(self, site):
+        site.add(announced(0))
+        site.write()
+        with (site.export / "checkpoint").open("a") as file:
+            file.write("\u2014 \x1b[2J\u202e QUJDREVGRw==\n")
+        text = site.check()
+        assert "were not verified" in text
+        assert not {"\x1b", "\u202e"} & set(text)
+
     def test_compares_a_policy(self, site):
         policy = site.folder / "main.py"
         policy.write_text(POLICY % "temp")

@@ -204,7 +204,7 @@ def check(source: str, key: str, witnesses: Sequence[str], policy: Path | None, 
     problems += breaches(copy.entries, int(time.time()))
     logged = {} if fields is None else entries_of_policy(copy.entries, fields)
     if fields is not None and not logged:
-        problems.append(f"the log does not have the policy in {policy}: other boards have others")
+        problems.append(f"the log does not have the policy in {policy}: ask its maker to add it")
     names = names_of(copy.entries)
     policies = Counter(entry.policy_fleet for entry in copy.entries if entry.policy_fleet)
     releases = [entry.release for entry in copy.entries if entry.release]

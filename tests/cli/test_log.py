@@ -273,6 +273,9 @@ class TestCheck:
     def test_refuses_a_public_key_to_sign_with(self, site):
         text = site.run("restore", site.export, "--log-key", KEY, code=1)
         assert "a public key cannot sign: give the key file" in text
+        public = site.folder / "log.pub"
+        public.write_text(KEY)
+        assert site.run("restore", site.export, "--log-key", public, code=1) == text
 
     def test_a_witness_must_have_signed(self, site):
         witness = TestWitness().secret

@@ -155,7 +155,7 @@ def log_check(
     """Recompute a log from its files, and list what it has. Needs no store.
 
     Exit with status 1 if anything is inconsistent, if a witness has not signed, or if witnesses should have
-    refused an entry: another reading of one question, a serial used before, more than one change a day.
+    refused an entry: JSON that boards may read otherwise, an old serial, more than one change a day.
     """
     from . import run  # imported lazily so that usage errors are fast
 

@@ -31,6 +31,7 @@ from ...server.log.note import (
 )
 from ...server.log.proof import signers_of
 from ...server.log.tiles import reader
+from ...server.plain_text import visible
 from ...server.store.log import StoredLog
 from ...server.store.log_export import export
 from ...server.store.store import Store
@@ -208,7 +209,7 @@ def check(source: str, key: str, witnesses: Sequence[str], policy: Path | None, 
     problems += breaches(copy.entries, int(time.time()))
     logged = {} if fields is None else entries_of_policy(copy.entries, fields)
     if fields is not None and not logged:
-        problems.append(f"the log does not have the policy in {policy}: other boards have others")
+        problems.append(f"the log does not have the policy in {policy}: ask its maker to add it")
     names = names_of(copy.entries)
     policies = Counter(entry.policy_fleet for entry in copy.entries if entry.policy_fleet)
     releases = [entry.release for entry in copy.entries if entry.release]
@@ -313,7 +314,8 @@ def _print_check(
     for name, at in signatures.items():
         typer.echo(f"{name} has signed it{f' at {at}' if at else ''}.")
     if others:
-        typer.echo(f"Signatures of {', '.join(others)} were not verified: give their keys with --witness.")
+        names_of_others = visible(", ".join(others))  # anyone can add a line to a checkpoint
+        typer.echo(f"Signatures of {names_of_others} were not verified: give their keys with --witness.")
     fleets = sorted({each.fleet for each in names} | policies.keys())
     typer.echo(f"{counted(len(fleets), 'fleet')}: {', '.join(fleets)}" if fleets else "It lists no fleets.")
     if names:

@@ -5,6 +5,7 @@ imported there; only then do they replace the board's files. So a failed flash l
 The ledger in /ldp is never copied, overwritten or removed: the board creates it, once.
 """
 
+import ast
 import contextlib
 import hashlib
 import re
@@ -34,6 +35,12 @@ MODULES += ("mqtt_reporter", "settings", "station", "memory", "reporter_status",
 EXAMPLE = Path(__file__).resolve().parents[2] / "device" / "main.py"
 """A board's default application."""
 
+_NEVER_HIDDEN = (
+    "sys",
+    "gc",
+    "micropython",
+    "_thread",
+)  # MicroPython does not look for files with these names
 _STAGE = "/hushmote.new"
 _HAS_LOG = re.compile(rb"""["']log["']|\blog *=""")  # in a policy; other uses cost the board a few kilobytes
 
@@ -220,7 +227,7 @@ def flash(
     link = UsbLink(port, timeout_s)
     paths = ["/main.py", "/settings.json"]
     paths += [f"/lib/{m}.{x}" for m in (*MODULES, *more, "umqtt/simple") for x in ("py", "mpy")]
-    board = probe(link, paths)
+    board = probe(link, paths, firmware_modules())
     firmware = ".".join(map(str, board.version))
     say(f"{board.name}, MicroPython {firmware}")
     check_board(board, wifi=load.main is None)
@@ -307,6 +314,18 @@ def sources(application: bytes, further: Mapping[str, bytes]) -> dict[str, bytes
     """Return the source by module name for a board's /lib, except umqtt; raise FlashError."""
     modules = [m for m in MODULES if m not in OPTIONAL or is_needed(m, application)]
     return {m: _read(EXAMPLE.with_name(f"{m}.py")) for m in modules} | dict(further)
+
+
+def firmware_modules() -> set[str]:
+    """Return the names of the modules that Hushmote's files need from a board's firmware."""
+    names = set[str]()
+    for module in (*MODULES, EXAMPLE.stem):
+        for node in ast.walk(ast.parse(_read(EXAMPLE.with_name(f"{module}.py")))):
+            if isinstance(node, ast.Import):
+                names.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module.partition(".")[0])
+    return names.difference(MODULES, _NEVER_HIDDEN, {"umqtt"})
 
 
 def is_needed(module: str, application: bytes) -> bool:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,20 @@ _MPY_VERSION = 6
 _ARM = ("armv6", "armv6m", "armv7m", "armv7em", "armv7emsp", "armv7emdp")
 _ARCHITECTURES = (None, "x86", "x64", *_ARM, "xtensa", "xtensawin", "rv32imc", "rv64imc")
 
+# MicroPython prefers /hashlib.py to its own hashlib: files with the names of the firmware's modules are found
+# without running them. A module in the file system's language, such as asyncio, is only hidden by folders
+# before ".frozen".
 _PROBE = """
-import sys, os, json, hashlib, binascii
+import sys
+folders, loaded, hidden = list(sys.path), sys.modules, {}
+sys.path[:] = ['.frozen']
+for n in FIRMWARE:
+    before = loaded.pop(n, None)
+    try: hidden[n] = hasattr(__import__(n), '__file__')
+    except Exception: pass
+    if before and n not in ('os', 'json', 'hashlib', 'binascii'): loaded[n] = before
+import os, json, hashlib, binascii
+sys.path[:] = folders
 def size(p):
     try: return os.stat(p)[6]
     except OSError: return None
@@ -43,6 +55,15 @@ def sha(p):
 i = sys.implementation
 r = {'version': list(i.version[:3]) if i.name == 'micropython' else [], 'mpy': getattr(i, '_mpy', 0)}
 r['name'] = getattr(i, '_machine', sys.platform)
+r['shadows'] = []
+for n in hidden:
+    for d in folders:
+        if d == '.frozen' and hidden[n]: break
+        for p in (n, n + '.py', n + '.mpy'):
+            try:
+                os.stat(d + '/' + p if d else p)
+                r['shadows'].append(d + '/' + p)
+            except OSError: pass
 try:
     s = os.statvfs('/'); r['free_bytes'] = s[0] * s[3] if s[2] else None
 except OSError: r['free_bytes'] = None
@@ -83,6 +104,7 @@ class Board:
         files: SHA-256 in hex by path; None if missing.
         device_id: The id in the board's settings.
         ledger: Whether the board has a ledger, complete or damaged.
+        shadows: Paths of files that hide modules of the firmware.
     """
 
     name: str
@@ -96,6 +118,7 @@ class Board:
     umqtt: bool
     network: bool
     fat: bool
+    shadows: Sequence[str] = ()
 
 
 class NoAnswer(FlashError):
@@ -190,9 +213,18 @@ def _no_answer(port: str) -> str:
     )
 
 
-def probe(link: UsbLink, paths: Sequence[str]) -> Board:
-    """Return the properties of the board at link.port, with the hashes of these files; raises FlashError."""
-    values = link.ask(_PROBE, NAMES=list(paths), LEDGER=LEDGER)
+def probe(link: UsbLink, paths: Sequence[str], modules: Iterable[str] = ()) -> Board:
+    """Return the properties of the board at link.port.
+
+    Args:
+        link: The board.
+        paths: The files whose hashes to read.
+        modules: The names of the firmware's modules that no file may hide.
+
+    Raises:
+        FlashError: If the board does not answer.
+    """
+    values = link.ask(_PROBE, NAMES=list(paths), LEDGER=LEDGER, FIRMWARE=sorted(modules))
     return Board(**values | {"version": tuple(values["version"])})
 
 
@@ -215,6 +247,11 @@ def check_board(board: Board, *, wifi: bool) -> None:
         raise FlashError(f"this board runs CircuitPython or the like: install MicroPython {oldest} or later")
     if warning := old_firmware_warning(board.version):
         raise FlashError(warning)
+    if board.shadows:
+        raise FlashError(
+            f"the board has {', '.join(board.shadows)}, which hides a module of its firmware that Hushmote "
+            f"needs: remove it (mpremote fs rm :{board.shadows[0]}) or give it another name"
+        )
     if board.free_bytes is None:
         raise FlashError("the board has no file system: erase its flash and install MicroPython again")
     if not board.entropy:

@@ -20,6 +20,8 @@ from ...server.log.entry import Entry
 from ...server.log.note import ED25519, NoteRefused, PublicKey
 from ...server.wrong_value import wrong_toml, wrong_value
 
+Count = Annotated[int, Field(ge=0, strict=True)]
+"""A whole number in a state file."""
 _Fleet = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,32}$")]
 
 
@@ -112,11 +114,11 @@ class Record:
     """
 
     question: bytes
-    is_withdrawn: bool = False
-    versions: int = 1
-    changes: tuple[int, ...] = ()
-    additions: tuple[int, ...] = ()
-    serial: int = 0
+    is_withdrawn: Annotated[bool, Field(strict=True)] = False
+    versions: Count = 1
+    changes: tuple[Count, ...] = ()
+    additions: tuple[Count, ...] = ()
+    serial: Count = 0
 
 
 @dataclass(frozen=True, slots=True)

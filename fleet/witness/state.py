@@ -10,20 +10,32 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter
 
 from ...server import private_file
 from ...server.errors import HushmoteError, os_reason, refusing
 from ...server.log.tree import Edge
-from .rule import Record
+from .rule import Count, Record
 
 _FORMAT = 1
 _MAX_BYTES = 2**23
 MAX_REFUSALS = 8
 MAX_HEADS = 100
+
+
+_Hash = Annotated[
+    bytes, BeforeValidator(bytes.fromhex), Field(min_length=32, max_length=32), PlainSerializer(bytes.hex)
+]
+_Records = Annotated[
+    Mapping[tuple[str, str], Record],
+    # pydantic writes a key as FLEET,NAME.
+    BeforeValidator(lambda values: {tuple(key.split(",")): record for key, record in values.items()}),
+]
 
 
 class StateError(HushmoteError):
@@ -41,8 +53,8 @@ class Refusal:
         checkpoint: The signed note, which may prove that the log lied.
     """
 
-    time: int
-    size: int
+    time: Count
+    size: Count
     reason: str
     checkpoint: str
 
@@ -66,12 +78,12 @@ class State:
 
     log: str
     witness: str
-    begun: int = 0
-    size: int = 0
-    edge: tuple[bytes, ...] = ()
-    time: int = 0
+    begun: Count = 0
+    size: Count = 0
+    edge: tuple[_Hash, ...] = ()
+    time: Count = 0
     checkpoint: str = ""
-    records: Mapping[tuple[str, str], Record] = field(default_factory=dict)
+    records: _Records = field(default_factory=dict)
     refusals: tuple[Refusal, ...] = ()
     heads: tuple[str, ...] = ()
 
@@ -157,20 +169,11 @@ class StateFile:
         private_file.replace(self.path, _encode(state))
 
 
+_STATE = TypeAdapter(State)
+
+
 def _encode(state: State) -> bytes:
-    values = {
-        "format": _FORMAT,
-        "log": state.log,
-        "witness": state.witness,
-        "begun": state.begun,
-        "size": state.size,
-        "edge": [node.hex() for node in state.edge],
-        "time": state.time,
-        "checkpoint": state.checkpoint,
-        "questions": {"/".join(key): _record_values(record) for key, record in state.records.items()},
-        "refusals": [[r.time, r.size, r.reason, r.checkpoint] for r in state.refusals],
-        "heads": list(state.heads),
-    }
+    values = {"format": _FORMAT, **_STATE.dump_python(state, mode="json")}
     return json.dumps({"sha256": _digest(values), **values}, indent=1).encode() + b"\n"
 
 
@@ -178,64 +181,11 @@ def _digest(values: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(values).encode()).hexdigest()
 
 
-def _record_values(record: Record) -> dict[str, Any]:
-    return {
-        "json": record.question.decode(),
-        "withdrawn": record.is_withdrawn,
-        "versions": record.versions,
-        "changes": record.changes,
-        "additions": record.additions,
-        "serial": record.serial,
-    }
-
-
 def _decode(data: bytes) -> State:
     """Read a state; raises ValueError, KeyError, TypeError or AttributeError if it is malformed."""
     values = json.loads(data)
-    if values.pop("sha256") != _digest(values) or values["format"] != _FORMAT:
+    if values.pop("sha256") != _digest(values) or values.pop("format") != _FORMAT:
         raise ValueError("damaged, or of another version")
-    edge = Edge(_whole(values["size"]), map(bytes.fromhex, values["edge"]))
-    if any(len(node) != 32 for node in edge.hashes):
-        raise ValueError("a hash has 32 bytes")
-    return State(
-        _text(values["log"]),
-        _text(values["witness"]),
-        _whole(values["begun"]),
-        edge.size,
-        tuple(edge.hashes),
-        _whole(values["time"]),
-        _text(values["checkpoint"]),
-        dict(_records(values["questions"])),
-        tuple(Refusal(_whole(a), _whole(b), _text(c), _text(d)) for a, b, c, d in values["refusals"]),
-        tuple(map(_text, values["heads"])),
-    )
-
-
-def _records(values: dict[str, Any]) -> Iterator[tuple[tuple[str, str], Record]]:
-    for key, record in values.items():
-        fleet, name = key.split("/")
-        if not isinstance(record["withdrawn"], bool):
-            raise TypeError("not true or false")
-        yield (
-            (fleet, name),
-            Record(
-                _text(record["json"]).encode(),
-                record["withdrawn"],
-                _whole(record["versions"]),
-                tuple(map(_whole, record["changes"])),
-                tuple(map(_whole, record["additions"])),
-                _whole(record["serial"]),
-            ),
-        )
-
-
-def _whole(value: object) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError("not a whole number")
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError("not a text")
-    return value
+    state = _STATE.validate_python(values)
+    Edge(state.size, state.edge)  # raises ValueError if the size and the number of hashes do not fit
+    return state

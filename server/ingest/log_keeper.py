@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..errors import HushmoteError
 from ..log.change import Change, compare, fault
 from ..log.entry import Entry
-from ..log.note import Checkpoint, PublicKey, SecretKey
+from ..log.note import Checkpoint, PublicKey, SecretKey, Signature
 from ..log.pace import Dated, changes_of_names, wait
 from ..log.proof import encode_proof, proof_topic
 from ..store.log import StoredLog
@@ -54,6 +55,7 @@ class LogKeeper:
         self._of_key: dict[str, list[int]] = {}  # the numbers of each key's entries
         self._changes: dict[str, list[Dated]] = {}
         self._proofs: dict[tuple[int, int, int], bytes] = {}
+        self._best: tuple[object, list[int | None]] = None, []  # of which `cosigned`, and _best_sizes() of it
 
     def __enter__(self) -> LogKeeper:
         """Check the key, and start asking the witnesses.
@@ -246,21 +248,29 @@ class LogKeeper:
 
         Those that are asked count first: boards whose policy replaces one that is gone need the others.
         """
-        best, most = None, (0, 0)
-        asked = [key for thread in self._threads if (key := thread.witness.board_key) is not None]
-        everyone = self._board_keys[1:]
-        for size in self.stored.cosigned_from(number + 1):
-            checkpoint = self.stored.checkpoints[size]
-            count = _count_signed(checkpoint, asked), _count_signed(checkpoint, everyone)
-            if count > most:
-                best, most = checkpoint, count
-                if count == (len(asked), len(everyone)):
-                    break
-        return best
+        cosigned = self.stored.cosigned
+        if self._best[0] is not cosigned:
+            self._best = cosigned, self._best_sizes(cosigned)
+        at = bisect_left(sizes := list(cosigned), number + 1)
+        best = self._best[1][at] if at < len(sizes) else None
+        return None if best is None else self.stored.checkpoints[best]
+
+    def _best_sizes(self, cosigned: Mapping[int, list[tuple[Signature, int]]]) -> list[int | None]:
+        """Return for each size the first of the best ones from it on; None if no board counts a signature."""
+        asked = _ids(key for thread in self._threads if (key := thread.witness.board_key) is not None)
+        everyone = _ids(self._board_keys[1:])
+        best, most, sizes = None, (0, 1), list[int | None]()
+        for size in reversed(list(cosigned)):
+            signers = {(line.name, line.key_id) for line, _ in cosigned[size]}
+            count = len(signers & asked), len(signers & everyone)
+            if count >= most:
+                best, most = size, count
+            sizes.append(best)
+        return sizes[::-1]
 
 
-def _count_signed(checkpoint: Checkpoint, keys: Sequence[PublicKey]) -> int:
-    return sum(any(key.made(line) for line in checkpoint.signatures) for key in keys)
+def _ids(keys: Iterable[PublicKey]) -> set[tuple[str, bytes]]:
+    return {(key.name, key.key_id) for key in keys}
 
 
 def _sentence(topic: str, why: str) -> str:

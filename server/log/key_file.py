@@ -16,13 +16,17 @@ def load_key(file: Path) -> SecretKey:
     Raises:
         NoteRefused: If it cannot be read, others may read it, or it is malformed.
     """
+    public = NoteRefused(
+        "a public key cannot sign: give the key file that `hushmote log key --origin` or `hushmote witness "
+        "--create-key` created"
+    )
     if _parsed(str(file)):
-        raise NoteRefused(
-            "a public key cannot sign: give the key file that `hushmote log key --origin` created"
-        )
+        raise public
     with refusing(NoteRefused, f"read {file}"):
         mode = file.stat().st_mode
         text = file.read_text("utf-8", "replace")
+    if _parsed(text.strip()):
+        raise public
     if private_file.readable_by_others(file, mode):
         raise NoteRefused(f"{file} can be read by other users, who could sign with it: chmod 600 {file}")
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import hashlib
 import json
 import os
@@ -150,13 +151,11 @@ class PublicKey:
     @property
     def key_id(self) -> bytes:
         """The 4 bytes that signature lines have."""
-        if self.kind == ECDSA:
-            return hashlib.sha256(self._encoded()).digest()[:4]
-        return hashlib.sha256(self.name.encode() + b"\n" + self._encoded_with_kind()).digest()[:4]
+        return _key_id(self)
 
     def __str__(self) -> str:
         """Return the key as text (a vkey), which parse() reads."""
-        return f"{self.name}+{self.key_id.hex()}+{base64.b64encode(self._encoded_with_kind()).decode()}"
+        return f"{self.name}+{self.key_id.hex()}+{base64.b64encode(self.encoded_with_kind()).decode()}"
 
     @classmethod
     def parse(cls, text: str) -> PublicKey:
@@ -202,14 +201,23 @@ class PublicKey:
             return False
         return True
 
-    def _encoded(self) -> bytes:
+    def encoded(self) -> bytes:
+        """Return the value as it is hashed and written."""
         if self.kind != ECDSA:
             return self.value
         point = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), b"\4" + self.value)
         return point.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
-    def _encoded_with_kind(self) -> bytes:
-        return bytes([self.kind]) + self._encoded()
+    def encoded_with_kind(self) -> bytes:
+        """Return the value after a byte with the type."""
+        return bytes([self.kind]) + self.encoded()
+
+
+@functools.lru_cache(maxsize=256)  # each line of each checkpoint is compared with it
+def _key_id(key: PublicKey) -> bytes:
+    if key.kind == ECDSA:
+        return hashlib.sha256(key.encoded()).digest()[:4]
+    return hashlib.sha256(key.name.encode() + b"\n" + key.encoded_with_kind()).digest()[:4]
 
 
 def board_signature(value: bytes) -> bytes:

@@ -190,6 +190,10 @@ def open_url(request: urllib.request.Request, timeout_s: float) -> Any:
     timer.start()
     try:
         response = opener.open(request, timeout=timeout_s)
+    except (OSError, http.client.HTTPException):
+        if is_over.is_set():
+            raise TimeoutError(f"it took more than {timeout_s:g} s") from None
+        raise
     finally:
         timer.cancel()
     if is_over.is_set():  # what arrived looks complete

@@ -150,6 +150,7 @@ class StoredLog:
         self._own: dict[int, Checkpoint] = {}  # with only the log's signatures
         self.checkpoints: dict[int, Checkpoint] = {}
         self.cosigned: dict[int, list[tuple[Signature, int]]] = {}
+        self._signed: dict[tuple[str, bytes], list[tuple[int, int]]] = {}  # each key's sizes and times
         self._line_count = 0
 
     @property
@@ -295,13 +296,9 @@ class StoredLog:
 
     def cosigned_at(self, size: int, key: PublicKey) -> int | None:
         """Return when a witness's first signature of a checkpoint of at least `size` arrived, or None."""
-        lines = (line for larger in self.cosigned_from(size) for line in self.cosigned[larger])
-        return next((at for line, at in lines if key.made(line)), None)
-
-    def cosigned_from(self, size: int) -> list[int]:
-        """Return the sizes of at least `size` whose checkpoints a witness has signed, in ascending order."""
-        sizes = list(self.cosigned)
-        return sizes[bisect_left(sizes, size) :]
+        signed = self._signed.get((key.name, key.key_id), [])
+        at = bisect_left(signed, size, key=lambda pair: pair[0])
+        return signed[at][1] if at < len(signed) else None
 
     @contextmanager
     def _writing(self) -> Generator[Connection, None, None]:
@@ -377,10 +374,13 @@ class StoredLog:
             return
         columns = _cosignatures.c.size, _cosignatures.c.line, _cosignatures.c.at
         cosigned: dict[int, list[tuple[Signature, int]]] = {}
-        for size, line, at in connection.execute(select(*columns).order_by(*columns)):
-            cosigned.setdefault(size, []).append((parse_signatures(line)[0], int(at)))
+        signed: dict[tuple[str, bytes], list[tuple[int, int]]] = {}
+        for size, text, at in connection.execute(select(*columns).order_by(*columns)):
+            (line,) = parse_signatures(text)
+            cosigned.setdefault(size, []).append((line, int(at)))
+            signed.setdefault((line.name, line.key_id), []).append((size, int(at)))
         for size, lines in cosigned.items():
             own = self._own[size]
             signatures = (*own.signatures, *(line for line, _ in lines))
             self.checkpoints[size] = replace(own, signatures=signatures)
-        self.cosigned, self._line_count = cosigned, count
+        self.cosigned, self._signed, self._line_count = cosigned, signed, count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from contextlib import suppress
 from pathlib import Path
 
@@ -80,7 +81,7 @@ def _exported_size(stored: StoredLog, folder: Path, checkpoint: Checkpoint) -> i
 
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(path.name + ".new")
+    new = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")  # another export may write it as well
     try:
         new.write_bytes(data)
         private_file.sync(new)

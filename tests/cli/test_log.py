@@ -251,6 +251,15 @@ class TestCheck:
         listed = json.loads(site.run("list", "--newest", 2, "--json"))
         assert [row["what"] for row in listed["entries"]] == ["release 1.2.0", "policy of fleet home"]
 
+    def test_signer_cannot_control_the_terminal(self, site):
+        site.add(announced(0))
+        site.write()
+        with (site.export / "checkpoint").open("a") as file:
+            file.write("\u2014 \x1b[2J\u202e QUJDREVGRw==\n")
+        text = site.check()
+        assert "were not verified" in text
+        assert not {"\x1b", "\u202e"} & set(text)
+
     def test_compares_a_policy(self, site):
         policy = site.folder / "main.py"
         policy.write_text(POLICY % "temp")
@@ -290,6 +299,9 @@ class TestCheck:
     def test_refuses_a_public_key_to_sign_with(self, site):
         text = site.run("restore", site.export, "--log-key", KEY, code=1)
         assert "a public key cannot sign: give the key file" in text
+        public = site.folder / "log.pub"
+        public.write_text(KEY)
+        assert site.run("restore", site.export, "--log-key", public, code=1) == text
 
     def test_a_witness_must_have_signed(self, site):
         witness = TestWitness().secret

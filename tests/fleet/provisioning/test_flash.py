@@ -131,6 +131,17 @@ class TestFailure:
             line = used.fails(board)
         assert line.startswith("the board loads gap from gap/__init__.py instead of /lib: it is frozen")
 
+    @pytest.mark.parametrize("path", ["/hashlib.py", "/json.mpy", "/lib/time.py", "/os"])
+    def test_names_file_that_hides_a_module_of_the_firmware(self, bench: Bench, path: str):
+        content = "raise SystemExit" if path.endswith(".py") else ""
+        make = f"f = open({path!r}, 'w'); f.write({content!r}); f.close()"
+        with bench.board() as board:
+            on_board(board, "import os\nos.mkdir('/lib')\n" + ("os.mkdir('/os')" if path == "/os" else make))
+            before = bench.contents()
+            line = bench.fails(board)
+            assert line.startswith(f"the board has {path}, which hides a module of its firmware")
+            assert bench.contents() == before
+
     def test_reports_missing_wifi_firmware_before_copying(self, bench: Bench):
         with bench.board(wifi="") as board:
             line = bench.fails(board)

@@ -21,7 +21,7 @@ from hushmote.server.ingest.log_witnesses import load_witnesses
 from hushmote.server.ingest.pipeline import KnownFleets
 from hushmote.server.ingest.status import Status
 from hushmote.server.log.entry import experiment_entry
-from hushmote.server.log.note import ECDSA, board_keys
+from hushmote.server.log.note import ECDSA, PublicKey, board_keys
 from hushmote.server.log.proof import proof_topic
 from hushmote.server.overview.fleets import overview
 from hushmote.server.store import Store, StoreError
@@ -143,6 +143,19 @@ class TestAnnounce:
                     "no third line",
                 )
                 assert verified(serving, witness, late, need=2) == 0
+
+    def test_turn_without_news_compares_no_signatures(self, home, witness, monkeypatch):
+        with Serving(home, witness) as serving:
+            serving.signed()
+            comparing, made = [], PublicKey.made
+
+            def note(key, line):
+                comparing.append(threading.current_thread())
+                return made(key, line)
+
+            monkeypatch.setattr(PublicKey, "made", note)
+            serving.turn()
+            assert threading.current_thread() not in comparing
 
     def test_restart_publishes_the_same_bytes(self, home, witness):
         with Serving(home, witness) as serving:

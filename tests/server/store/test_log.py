@@ -1,5 +1,6 @@
 """A store's log only grows, one process at a time, and what is damaged is refused."""
 
+import os
 import threading
 
 import pytest
@@ -168,6 +169,20 @@ def test_check_reports_a_damaged_log(store):
         connection.exec_driver_sql("UPDATE log_entry SET content = x'7b7d' WHERE number = 1")
     (violation,) = check(store).violations
     assert "the checkpoint of size 2 is not of its entries" in violation
+
+
+def test_exports_at_one_time_do_not_share_files(store, tmp_path, monkeypatch):
+    log, replace = log_of(store, entry(0)), os.replace
+
+    def replace_after_another_export(*paths):
+        monkeypatch.setattr(os, "replace", replace)
+        log_export.export(StoredLog(store), tmp_path)
+        replace(*paths)
+
+    monkeypatch.setattr(os, "replace", replace_after_another_export)
+    assert log_export.export(log, tmp_path) == (0, 1)
+    assert log_export.export(log, tmp_path) == (1, 1)
+    assert not list(tmp_path.rglob("*.new"))
 
 
 def test_slow_export_does_not_set_the_folder_back(store_url, tmp_path, monkeypatch):

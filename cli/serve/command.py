@@ -32,8 +32,8 @@ def serve_command(  # noqa: PLR0913 - one for each option
     witnesses: Annotated[
         Path | None,
         typer.Option(
-            help="Have witnesses sign the log. Each line of FILE is a witness's URL and its public keys; list "
-            "those of all boards' policies.",
+            help="Have witnesses sign the log. Each line of FILE is a witness's URL and its public keys; "
+            "list those of all boards' policies.",
             metavar="FILE",
         ),
     ] = None,

@@ -560,6 +560,8 @@ class TestInterfaces:
             fill_modes(store, labels, {day: 3_000}, **design)
         reply, document = answer(store, windows=()), result_of(store, "home", "mode", NOON).to_dict()
         assert (reply.estimate.reports, document["reports"]) == (9_000, 9_000)
+        assert (document["windows"], document["window_count"]) == (days[2:], 3)
+        assert reply.which == f"fleet home, {days[2]} to {days[-1]} (3 days)"
         histogram = {name: round(row.value, 6) for name, row in rows(reply).items()}
         assert {row["name"]: row["share"] for row in document["histogram"]} == histogram
         assert list(histogram) == ["dry", "heat", "cool", "other"]

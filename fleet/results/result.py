@@ -169,6 +169,7 @@ def result_of(
     selection = Selection(name, fleet, tuple(selected))
     answering = facts.selected(selection).answering
     experiment = answering.newest.experiment
+    included = tuple(answering.counts) if selected else ()  # those of other versions are left out
     empty = Result(
         fleet=fleet,
         experiment=name,
@@ -176,8 +177,8 @@ def result_of(
         unit=shorten(whole.unit, _MAX_UNIT),
         purpose=shorten(visible(whole.newest.purpose), _MAX_WORDS),
         owner=shorten(visible(whole.newest.owner), _MAX_WORDS),
-        windows=tuple(selected[-_MAX_WINDOWS:]),
-        window_count=len(selected),
+        windows=included[-_MAX_WINDOWS:],
+        window_count=len(included),
         reports=answering.reports if selected else 0,
         at=at,
         confidence=CONFIDENCE,

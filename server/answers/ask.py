@@ -94,7 +94,8 @@ class Reply:
     def headline(self) -> str:
         """The opening sentence, on the rows that the question names, or else on the findings; may be ""."""
         text = self.rows_words or self._finding
-        notes = (self.population_note, self.left_out, self.days_note)
+        left_out = "" if self.question.is_trend else self.left_out  # a note below a trend has it
+        notes = (self.population_note, left_out, self.days_note)
         notes = (note for note in notes if note not in text)
         return " ".join([text, *notes]).strip()
 
@@ -171,13 +172,18 @@ def ask(facts: Facts, question: Question) -> Reply:
     resolved = question.resolve(facts)
     selection, against = resolved.selection, resolved.against
     estimate, answers = answer_question(facts, resolved)
-    findings, comparison, left_out = None, "", _left_out(facts, resolved, answers)
+    findings, comparison = None, ""
+    left_out = estimate.left_out if question.is_trend else _left_out(facts, resolved)
     if against:
         comparison = describe_change(facts, answers, resolved)
     elif estimate.experiment.type != "text" or question.ranges in ((), _listed_texts(facts, selection)):
         finding_selection = _finding_selection(question, resolved)
         findings = find(
-            facts, finding_selection, unit=question.unit, period=resolved.period, left_out=left_out
+            facts,
+            finding_selection,
+            unit=question.unit,
+            period=resolved.period,
+            left_out="" if question.is_trend else None,
         )
     sides = [selection, *([against] if against else [])]
     if findings is not None:
@@ -223,19 +229,13 @@ def comparison(facts: Facts, question: Question, write: Numbers = ENGLISH) -> st
     """Return the headline of a comparison; by default it compares the answers to the file's questions."""
     resolved = question.resolve(facts)
     text = describe_change(facts, answer_question(facts, resolved)[1], resolved, write)
-    notes = [_left_out(facts, resolved, (), write), facts.selected(resolved.selection).days_note]
+    notes = [_left_out(facts, resolved, write), facts.selected(resolved.selection).days_note]
     return " ".join(filter(None, [text, *notes]))
 
 
-def _left_out(
-    facts: Facts, resolved: ResolvedQuestion, answers: Sequence[Answer], write: Numbers = ENGLISH
-) -> str:
-    """Return the sentences on what the answers leave out: of a trend's windows, or of each side."""
-    question, selected = resolved.question, facts.selected(resolved.selection)
-    if question.is_trend:
-        names = {row.window for table in answers for row in table.rows if isinstance(row, TrendRow)}
-        return selected.left_out_of_trend(question.by or "", names)
-    after = selected.left_out(write)
+def _left_out(facts: Facts, resolved: ResolvedQuestion, write: Numbers = ENGLISH) -> str:
+    """Return the sentences on what the answers leave out; of a comparison, on each side."""
+    after = facts.selected(resolved.selection).left_out(write)
     before = "" if resolved.against is None else facts.selected(resolved.against).left_out(write)
     if not before:
         return after
@@ -367,7 +367,8 @@ def answer_question(
         statistics = [*question.ranges, *([MEAN] if wants_mean else [])]
         if "quantiles" in estimate.answers and not (statistics or question.quantiles):
             resolved = replace(resolved, question=question.replace(quantiles=(0.5,)))
-        return estimate, trend_tables(facts, resolved, statistics)
+        tables, left_out = trend_tables(facts, resolved, statistics)
+        return replace(estimate, left_out=left_out), tables
     if resolved.against is None:
         return estimate, answers_of_estimate(estimate, question, kinds)
     before = estimate_of(facts, resolved.against, question)
@@ -391,8 +392,8 @@ def estimate_of(facts: Facts, selection: Selection, question: Question) -> Fleet
     return replace(estimate, version=version, population=selected.population, **more)
 
 
-def trend_tables(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[str]) -> Answers:
-    """Return the trends of the statistics, and of the question's quantiles or pair.
+def trend_tables(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[str]) -> tuple[Answers, str]:
+    """Return the trends of the statistics, and of the question's quantiles or pair, and what they leave out.
 
     Args:
         facts: The contents of the store.
@@ -413,15 +414,19 @@ def trend_tables(facts: Facts, resolved: ResolvedQuestion, statistics: Sequence[
     versions = [v.experiment for v in selected.versions]
     tables = trend(windows, statistics, frame, question.quantiles, question.pair, versions)
     tables = Answers(_with_partial_groups(table, facts, selected, question.by or "") for table in tables)
+    names = {row.window for table in tables for row in table.rows if isinstance(row, TrendRow)}
+    shown = {name: estimates for name, estimates in windows.items() if name in names}
+    if left_out := selected.left_out_of_trend(question.by or "", shown):
+        tables = Answers([replace(tables[0], note=f"{tables[0].note}\n{left_out}".strip()), *tables[1:]])
     newest = list(windows.values())[-1].experiment
     if newest.type == "pair":
-        return tables
+        return tables, left_out
     # All tables share one false-alarm allowance, so their statistics are scanned together.
     asks = dict[str, Ask]()
     for table in tables:
         asks |= _asks_by_name(question, table, statistics)
     changes = change_sentences(facts, selection, asks, question.unit)
-    return Answers(_with_changes(table, changes, newest) for table in tables)
+    return Answers(_with_changes(table, changes, newest) for table in tables), left_out
 
 
 def _with_partial_groups(table: Answer, facts: Facts, selected: Selected, by: str) -> Answer:

@@ -482,7 +482,8 @@ class _Asker:
                 else self._value_finding(ask, estimate)
             )
         except HushmoteError as e:
-            return replace(none, sentence=words.capitalize(f"{visible(str(e))}."), error=str(e))
+            error = "" if isinstance(e, TooFewReports) else str(e)
+            return replace(none, sentence=words.capitalize(f"{visible(str(e))}."), error=error)
 
     def _check_shown(self, windows: Sequence[str]) -> None:
         """Raise EstimateError if the group's value is suppressed from the first to the last window."""
@@ -893,7 +894,7 @@ def _row(ask: Ask, estimate: FleetEstimate) -> tuple[Row, Quantity]:
         case "named" if ask.texts:
             return estimate.candidates(ask.texts).rows[0], "share"
         case "texts":
-            raise EstimateError("no text stands out yet")
+            raise TooFewReports("no text stands out yet")
         case _:
             raise EstimateError(
                 "name the texts to look for, either as candidates in the experiment's file or with "

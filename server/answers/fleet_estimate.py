@@ -430,7 +430,7 @@ def trend(
     Args:
         windows: The estimate of each window, oldest first.
         statistics: Ranges, labels, and "mean" for a number's mean; if this and `quantiles` are empty, a
-            number's mean, the shares of all labels, or the share of "yes".
+            number's mean (or median, if it has no mean), the shares of all labels, or the share of "yes".
         frame: The fields shared by the tables of one question.
         quantiles: Quantiles of a number, between 0 and 1.
         pair: The question about a pair.
@@ -438,6 +438,7 @@ def trend(
 
     Raises:
         EstimateError: If there are fewer than two windows.
+        UnanswerableError: If the newest window's versions have no mean, but it is requested.
         UnitsError: If a range does not fit, or quantiles are requested for a type other than number.
     """
     *_, newest = windows.values()
@@ -469,6 +470,10 @@ def trend(
         placed = [replace(row, lower=edges[row.name][0], upper=edges[row.name][1]) for row in table.rows]
         tables.append(replace(table, rows=tuple(placed), note=f"{note}\n{table.note}".strip()))
     answers_mean = [MEAN in answerable_questions(*e.versions) for e in estimates]
+    if is_number and not answers_mean[-1]:
+        if MEAN in statistics:
+            require(estimates[-1].versions, MEAN)
+        quantiles = quantiles or (() if ranges else (0.5,))
     if is_number and (MEAN in statistics or not (ranges or quantiles)):
         means = [moments.mean(e) if can else None for e, can in zip(estimates, answers_mean, strict=True)]
         tables.append(change.trend(windows, {MEAN: means}, frame, "reading"))

@@ -8,7 +8,7 @@ from ..arrays import Floats
 from ..estimate.conditional import Ratio, reports_needed
 from ..estimate.estimate import Estimates
 from ..estimate.pooling import check_same_quantity
-from ..estimate.statistic import EstimateError, Statistic
+from ..estimate.statistic import EstimateError, Statistic, TooFewReports
 from ..experiments.cells import CellCondition
 from ..experiments.units import unit_of_part
 from ..mechanisms.views.factors import parts_of
@@ -70,14 +70,15 @@ class PairAnswers:
 
         A note lists the tables that are omitted because they cannot be estimated from the reports.
         """
-        answers, missing = list[Answer](), list[str]()
+        answers, missing, errors = list[Answer](), list[str](), list[EstimateError]()
         for table in pair_tables.summary(self._experiment, rows):
             try:
                 answers.append(self._answer(table))
             except EstimateError as e:
                 missing.append(f"The table {table.title} is not shown: {e}.")
+                errors.append(e)
         if not answers:
-            raise EstimateError(missing[0].removesuffix("."))
+            raise type(errors[0])(missing[0].removesuffix("."))
         last = answers.pop()
         note = "\n".join(text for text in (last.note, *missing) if text)
         return Answers([*answers, replace(last, note=note)])
@@ -171,7 +172,7 @@ def _known_statistics(
 
 
 def _note(results: Sequence[object], missing_ratios: Sequence[_MissingRatio]) -> str:
-    """Return a note on the omitted statistics; raise EstimateError if none remain."""
+    """Return a note on the omitted statistics; raise TooFewReports if none remain."""
     if not missing_ratios:
         return ""
     first = {condition.text: ratio.denominator for condition, ratio, _ in reversed(missing_ratios)}
@@ -183,5 +184,5 @@ def _note(results: Sequence[object], missing_ratios: Sequence[_MissingRatio]) ->
     about = f"{float(f'{needed:.2g}'):,.0f}"
     text = f"too few boards have {', '.join(shares)} for a reliable ratio; about {about} reports are needed"
     if not results:
-        raise EstimateError(text)
+        raise TooFewReports(text)
     return f"Left out: {text}."

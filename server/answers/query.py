@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
@@ -316,7 +316,8 @@ class Selected:
     def _common_views(self) -> tuple[Experiment, ...] | None:
         """The versions seen through the values that they have in common, or None if those answer nothing."""
         views = common_views([v.experiment for v in self._in_its_unit])
-        return views if views and answerable_questions(*views) else None
+        questions = answerable_questions(*views) if views else frozenset[str]()
+        return views if len(self._in_its_unit) == 1 or questions - {"discovery"} else None
 
     @cached_property
     def _in_its_unit(self) -> tuple[Version, ...]:
@@ -407,27 +408,27 @@ class Selected:
         counted_ids = set[int]().union(*self.counts.values())
         return next((v for v in reversed(self.versions) if v.id in counted_ids), self.newest).experiment
 
-    def left_out_of_trend(self, by: str, shown: Container[str]) -> str:
+    def left_out_of_trend(self, by: str, estimates: Mapping[str, Estimates]) -> str:
         """Return a sentence on the reports that a trend leaves out, or "".
 
         Args:
             by: See by_window().
-            shown: The names of the windows that the trend shows.
+            estimates: The estimates that the trend shows, by window.
         """
-        reports, hidden = Counter[int](), Counter[int]()
+        reports, hidden, counts = Counter[int](), Counter[int](), self.counts
         ids, newest = set[int](), self.newest.experiment
-        for name, windows in group_windows(self.selection.windows or self.windows, by, self.calendar).items():
-            group = replace(self, selection=replace(self.selection, windows=windows))
+        id_of = {v.experiment.digest: v.id for v in self.versions}
+        for name, windows in group_windows(tuple(counts), by, self.calendar).items():
             totals = Counter[int]()
-            for counts in group.counts.values():
-                totals.update(counts)
-            if name not in shown:
+            for window in windows:
+                totals.update(counts[window])
+            if name not in estimates:
                 hidden.update(totals)
                 continue
-            newest = group.answering._newest_with_reports
-            answering = {v.id for v in group.answering.versions}
+            newest = estimates[name].experiment
+            answering = {id_of[version.digest] for version in estimates[name].versions}
             ids |= answering
-            reports.update({id_: n for id_, n in totals.items() if id_ not in answering})
+            reports.update({id_: n for id_, n in totals.items() if id_ not in answering and n >= 2})
         # If the trend shows a version elsewhere, a window without it only has too few reports.
         reports.update({id_: n for id_, n in hidden.items() if id_ not in ids})
         return self._left_out(reports, newest, self.newest.id in ids, ENGLISH)
@@ -684,8 +685,14 @@ class Selected:
 
 
 def _joins(version: Experiment, newest: Experiment) -> bool:
-    """Return whether a version counts the newest one's values and answers all of its questions."""
-    return same_values(version, newest) and answerable_questions(version) >= answerable_questions(newest)
+    """Return whether a version counts the newest one's values and answers all of its questions.
+
+    Each version is searched for texts on its own, because a search has no shares to pool.
+    """
+    questions = answerable_questions(newest)
+    if questions == {"discovery"}:
+        return version.digest == newest.digest
+    return same_values(version, newest) and answerable_questions(version) >= questions
 
 
 def version_key(version: Version) -> Hashable:

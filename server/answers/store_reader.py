@@ -285,7 +285,7 @@ class ExperimentReader:
         question = self.question(windows=windows, trend=True, by=by or None, **how)
         facts = self._facts
         resolved = question.resolve(facts)
-        trends = trend_tables(facts, resolved, statistics)
+        trends, _ = trend_tables(facts, resolved, statistics)
         return second_epsilon.add_epsilons(facts, trends, resolved.selection, shuffling, by)
 
     def compare(

@@ -8,7 +8,7 @@ from ..errors import UsageError
 from ..estimate.candidates import CandidateShares, place_candidates, shares_of, statistic_of
 from ..estimate.discovery import MAX_FALSE_CHANCE, Discovery, FoundText, discover
 from ..estimate.estimate import Estimate, Estimates
-from ..estimate.statistic import EstimateError
+from ..estimate.statistic import DoesNotFit
 from ..experiments.answerable import require
 from ..experiments.reading import LONGEST_TEXT
 from ..hints import option
@@ -208,12 +208,13 @@ def discovery_table(estimates: Estimates, alphabet: str | None, frame: Frame, tr
 
     Raises:
         UnanswerableError: If the experiment uses another mechanism.
-        EstimateError: If there are several versions, or the alphabet or the reports are insufficient.
+        DoesNotFit: If there are several versions.
+        EstimateError: If the alphabet or the reports are insufficient.
     """
     require(estimates.versions, "discovery")
     if not isinstance(estimates, Estimate):
         text = f"has reports of several versions, which must be searched separately; use {option('version')}"
-        raise EstimateError(f"{estimates.experiment.name} {text}")
+        raise DoesNotFit(f"{estimates.experiment.name} {text}")
     decoded = estimates.decoded
     discovery = discover(estimates.experiment, decoded.mechanism.expand(decoded.counts), alphabet)
     rows: list[FoundRow] = []

@@ -52,7 +52,7 @@ from ..mechanisms import Mechanism, MechanismError, mechanism_of
 from ..mechanisms.custom import own_code
 from ..mechanisms.points.prefix import Prefix, SlotShares
 from .alphabet import EMPTY_BEGINNING, PRINTABLE, Alphabet, characters
-from .statistic import EstimateError, Statistic, normal_quantile
+from .statistic import EstimateError, Statistic, TooFewReports, normal_quantile
 
 MAX_FALSE_CHANCE = 0.04
 """The largest probability of listing a text that nobody sent."""
@@ -167,7 +167,7 @@ def discover(
         raise EstimateError(f"counts must be {experiment.code_count} integers, one for each code")
     levels = mechanism.slot_shares(histogram.astype(np.int64))
     if min(level.reports for level in levels) < 2:
-        raise EstimateError("each level needs at least 2 reports; wait for more")
+        raise TooFewReports("each level needs at least 2 reports; wait for more")
     letters = PRINTABLE if alphabet is None else characters(alphabet)
     return discover_in(mechanism, levels, letters, limits)
 

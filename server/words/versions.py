@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...device.ldp_client import Experiment
+from ..epsilon import nats
 from ..hints import option
 from ..mechanisms.common_values import same_values
 from ..plain_text import visible
@@ -28,7 +29,8 @@ def difference(version: Experiment, other: Experiment, unit: str = "", write: Nu
     if version.type != other.type:
         return f"of type {version.type}"
     if same_values(version, other):
-        return f"with mechanism {version.mechanism}"
+        is_same = version.mechanism == other.mechanism and version.epsilon != other.epsilon
+        return f"with ε = {nats(version.epsilon)}" if is_same else f"with mechanism {version.mechanism}"
     if version.type == "choice":
         without = [name for name in other.labels if name not in version.labels]
         extra = [name for name in version.labels if name not in other.labels]

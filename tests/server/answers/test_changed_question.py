@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiment_kinds import FOUND, put
 from experiments import experiment_json
 from filled_store import fill, write
 from matplotlib.container import ErrorbarContainer
@@ -28,6 +29,7 @@ from hushmote.server.answers.finding import find
 from hushmote.server.answers.query import Facts, NotShown
 from hushmote.server.answers.question import Question, Selection
 from hushmote.server.answers.rows import TrendRow
+from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.answers.tables import trend_table
 from hushmote.server.errors import UsageError
 from hushmote.server.estimate.statistic import DoesNotFit, TooFewReports
@@ -264,6 +266,11 @@ class TestWidenedRange:
             reply.estimate.mean()
         (table,) = answer(store, "temp", version="all", trend=True).answers
         assert {row.name for row in table.rows} == {"median"}
+        with StoreReader(f"sqlite:///{store.where}") as reader:
+            temp = reader.fleet("home").experiment("temp")
+            assert {row.name for row in temp.trend(version="all")[0].rows} == {"median"}
+            with fails("temp answers only shares and quantiles", UnanswerableError):
+                temp.trend("mean", version="all")
 
     def test_merged_bins_are_drawn_to_scale(self, store: Store, digests: tuple[str, str]) -> None:
         """A logarithmic axis would begin above 0."""
@@ -387,7 +394,8 @@ class TestTrend:
         assert reply.left_out.startswith(
             f"3,000 reports of another version without 'dry' left out (version={old[:4]})"
         )
-        assert reply.headline.endswith(reply.left_out)
+        assert reply.answers[0].note.splitlines()[-1] == reply.left_out
+        assert reply.left_out not in reply.headline
 
     def test_other_type_is_left_out_by_name(self, store: Store) -> None:
         old = fill(store, "home", experiment_json(name="mode"), dict.fromkeys(OLD, 4_000)).digest.hex()
@@ -455,6 +463,20 @@ class TestOtherMechanism:
         assert find(Facts(store, NOON), Selection("temp", "home")).enough
         together = answer(store, "temp", version="all")
         assert (together.estimate.reports, [table.kind for table in together.answers]) == (8_000, ["moments"])
+
+    def test_newest_version_is_searched_for_texts(self, store: Store) -> None:
+        """Versions cannot be searched together, so a changed ε must not end the answers."""
+        readings = dict.fromkeys(OLD, ["1.0.0", "1.0.0", "2.0.0"] * 500)
+        older = put(store, "home", FOUND, readings).digest.hex()[:4]
+        newer = FOUND.replace(b'"epsilon": 4000000', b'"epsilon": 5000000')
+        put(store, "home", newer, dict.fromkeys(NEW, ["1.0.0", "1.0.0", "2.0.0"] * 500))
+        reply = answer(store, "crash")
+        note = f"3,000 reports of another version with ε = 4 left out (version={older})."
+        assert (reply.reports, reply.left_out) == (3_000, note)
+        assert find(Facts(store, NOON), Selection("crash", "home")).enough
+        assert answer(store, "crash", windows=(), version=older).reports == 3_000
+        with fails("have no values in common; choose one with", DoesNotFit):
+            answer(store, "crash", version="all")
 
     def test_all_versions_answer_a_question_that_all_can(self, store: Store) -> None:
         common = {"low": 0, "high": 64, "bins": 16}
@@ -560,6 +582,8 @@ class TestInterfaces:
             fill_modes(store, labels, {day: 3_000}, **design)
         reply, document = answer(store, windows=()), result_of(store, "home", "mode", NOON).to_dict()
         assert (reply.estimate.reports, document["reports"]) == (9_000, 9_000)
+        assert (document["windows"], document["window_count"]) == (days[2:], 3)
+        assert reply.which == f"fleet home, {days[2]} to {days[-1]} (3 days)"
         histogram = {name: round(row.value, 6) for name, row in rows(reply).items()}
         assert {row["name"]: row["share"] for row in document["histogram"]} == histogram
         assert list(histogram) == ["dry", "heat", "cool", "other"]

@@ -56,6 +56,7 @@ class BudgetView:
                 due_s = await self._show()
             except HushmoteError as e:
                 # If the store cannot be read, the frame shows the error.
+                self._waiting.set_visibility(False)
                 self._state.set_text(sentence(str(e)) if self._page.live.state.is_ready else "")
                 return
             if due_s is None:

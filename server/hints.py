@@ -55,6 +55,15 @@ def option(name: str, value: str = "") -> str:
             return _METHODS.get(name, name)
 
 
-def command(text: str, name: str = "", value: str = "") -> str:
-    """Return the full command on the command line, or the name of its option elsewhere."""
+def command(text: str, name: str = "", value: str = "", *, page: str = "") -> str:
+    """Return the full command on the command line, and elsewhere the name of its option.
+
+    Args:
+        text: The command.
+        name: The option.
+        value: The option's value.
+        page: The words for it on the page, or "" for the option's name.
+    """
+    if page and _interface() == "page":
+        return page
     return text if _interface() == "command" else option(name, value)

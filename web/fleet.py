@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -58,6 +58,7 @@ def register(page: Page) -> None:
             query = request.url.query
             view = FleetView(page, reader(), period_in(query), choice_in(query))
         page.live.follow(view.refresh)
+        page.live.follow(view.show_checks)
         page.live.follow(view.show_budgets)
 
 
@@ -115,9 +116,16 @@ class FleetView:
         experiments = self._show_overview(store_overview)
         await asyncio.gather(*map(self._show_finding, experiments))
         self._findings_shown.set()
-        if not store_overview.is_checked:
-            experiments = self._show_overview(await page.live.checked_overview())
-        await asyncio.gather(*(self._show_finding(e, series=True) for e in experiments))
+        await self._show_series(experiments)
+
+    async def show_checks(self) -> None:
+        """Show whether histograms are plausible; this is separate because it may last several commits."""
+        live = self._page.live
+        await self._findings_shown.wait()
+        if live.state.is_ready and not (await live.overview()).is_checked:
+            version, checked = live.version, await live.checked_overview()
+            if version == live.version:  # otherwise this is called again, and most checks are done
+                await self._show_series(self._show_overview(checked))
 
     def _show_overview(self, store_overview: StoreOverview) -> list[ExperimentOverview]:
         """Show an overview; return the experiments whose tiles are shown."""
@@ -172,7 +180,7 @@ class FleetView:
                     if (fleet.name, budget.name) in self._tiles:
                         self._tiles[fleet.name, budget.name].show_budget(budget.line)
             if self._overview is not None:  # the overview on display may be older
-                self._show_health(self._overview)
+                await self._show_series(self._show_tiles(self._overview))
 
     async def _choose_period(self, period: str) -> None:
         """Show all tiles for another period, and put the period in the URL."""
@@ -186,8 +194,8 @@ class FleetView:
             return
         experiments = self._show_tiles(self._overview)
         self._show_in_url()
-        for series in (False, True):
-            await asyncio.gather(*(self._show_finding(e, series=series) for e in experiments))
+        await asyncio.gather(*map(self._show_finding, experiments))
+        await self._show_series(experiments)
 
     def _show_in_url(self) -> None:
         query = "&".join(filter(None, [query_of(self._period), self._tile_controls.choice.query()]))
@@ -198,6 +206,9 @@ class FleetView:
         self._control.show(self._period)
         for tile in self._tiles.values():
             tile.link_to(self._period)
+
+    async def _show_series(self, experiments: Iterable[ExperimentOverview]) -> None:
+        await asyncio.gather(*(self._show_finding(e, series=True) for e in experiments))
 
     async def _show_finding(self, e: ExperimentOverview, *, series: bool = False) -> None:
         queries, period = self._page.queries, self._period

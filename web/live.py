@@ -121,10 +121,11 @@ class LiveStore:
         return await self.ask("checked overview", partial(self._read_overview, check=True), slow=True)
 
     def _read_overview(self, reader: StoreReader, *, check: bool) -> StoreOverview:
-        previous_reader, previous = self._overview
-        previous = previous if previous_reader is reader else None
+        latest = self._overview
+        previous = latest[1] if latest[0] is reader else None
         store_overview = overview(reader.store, _now(), previous, check=check)
-        self._overview = reader, store_overview
+        if check or self._overview is latest:  # otherwise its histograms have been checked in the meantime
+            self._overview = reader, store_overview
         return store_overview
 
     def follow(self, refresh: Callable[[], Awaitable[None]]) -> None:

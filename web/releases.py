@@ -68,7 +68,7 @@ class ReleasesView:
         self._state = ui.label().props('role="status"')
         self._releases: list[JudgedRelease | str] | None = None
         with ui.element("div") as self._sections:
-            skeleton(3)
+            self._waiting = skeleton(3)
 
     async def refresh(self) -> None:
         """Show all releases; called after each commit."""
@@ -79,6 +79,7 @@ class ReleasesView:
             )
         except HushmoteError as e:
             # If the store cannot be read, the frame shows the error.
+            self._waiting.set_visibility(False)
             self._state.set_text(sentence(str(e)) if live.state.is_ready else "")
             return
         if releases == self._releases:

@@ -898,7 +898,11 @@ def _row(ask: Ask, estimate: FleetEstimate) -> tuple[Row, Quantity]:
         case _:
             raise EstimateError(
                 "name the texts to look for, either as candidates in the experiment's file or with "
-                + command(f"hushmote estimate {estimate.experiment.name} --candidates FILE", "candidates")
+                + command(
+                    f"hushmote estimate {estimate.experiment.name} --candidates FILE",
+                    "candidates",
+                    page='the field "Texts to look for" in the experiment\'s view',
+                )
             )
 
 

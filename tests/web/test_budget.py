@@ -81,6 +81,17 @@ class TestPolicy:
         assert "6-LDP" in costly.promise
 
 
+class TestSelection:
+    def test_begins_with_those_that_run_out_first(self):
+        later = {day: n // 10 for day, n in DAYS.items()}
+        budgets = budget(
+            line(days=later, name="slow"), line(), line(days=later, name="room2"), profiles={(0, 0, 0): 9}
+        )
+        assert budgets.select("", 3) == budgets
+        assert [e.name for e in budgets.select("", 2).experiments] == ["room", "slow"]
+        assert [e.name for e in budgets.select("ROOM 2", 2).experiments] == ["room2"]
+
+
 class TestTable:
     @pytest.mark.parametrize(
         ("row", "profiles", "cells"),
@@ -351,6 +362,24 @@ class TestView:
             browser.says("3-LDP")
             assert browser.text.count("3-LDP") == 1
             assert browser.complaints() == []
+
+    def test_many_experiments_can_be_searched(self, browser, tmp_path):
+        url = f"sqlite:///{tmp_path / 'store.sqlite'}"
+        with Store(url) as store:
+            store.add_fleet("home", keyed=False)
+            for n in range(40):
+                store.add_experiment("home", experiment_json(name=f"room{n}", budget=ONCE))
+        with paged(url) as page:
+            browser.open(f"{page}/budget")
+            browser.says("24 of 40 experiments, those that run out first.")
+            assert len(browser.driver.find_elements("css selector", ".budget tbody tr")) == 24
+            browser.find("input[type=search]").send_keys("room 7")
+            browser.says("4 of 40 experiments")
+            browser.says("room37")
+            browser.find("input[type=search]").send_keys("7")
+            browser.says("No experiment of 40 matches.")
+            assert barriers(browser) == []
+            assert browser.errors() == []
 
     def test_follows_growing_store(self, browser, tmp_path):
         url = f"sqlite:///{tmp_path / 'store.sqlite'}"

@@ -1,6 +1,7 @@
 """Experiments without a histogram in a real Chromium, such as a mean with its trend, texts and pairs."""
 
 import datetime
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -226,6 +227,7 @@ class TestTexts:
         assert browser.text_of("answers") == "firmware answers only the shares of texts that you name."
         assert browser.text_of("command-ask").startswith("hushmote estimate firmware --fleet home ")
         browser.until(lambda: "ε of a report: 2" in browser.text_of("private"), "no ε")
+        browser.until(lambda: re.search("Computed (just now|.* ago), and again", browser.text_of("private")))
         field = browser.find("textarea[aria-label='Texts to look for, one on each line']")
         field.send_keys("1.0.0\n9.9.9\n", Keys.TAB)
         browser.until(lambda: "9.9.9" in browser.text_of("tables"), "no answer")
@@ -246,6 +248,10 @@ class TestTexts:
         browser.says("A text can have at most 255 bytes")
         assert value in browser.text_of("tables")
         assert not browser.errors()
+
+    def test_finding_names_the_field(self, page: str, browser: Browser):
+        browser.open(f"{page}/experiment/home/firmware")
+        browser.says('candidates in the experiment\'s file or with the field "Texts to look for" in the')
 
     def test_file_texts_are_shown_immediately(self, page: str, browser: Browser):
         browser.open(f"{page}/experiment/home/listed")

@@ -108,7 +108,7 @@ class TestTrend:
         note = "mean: up from 21.5 °C before 13 Nov (about 1 in 1,200 by chance).\nmean of 15%"
         lines = sentences.trend(replace(answer, note=note), GERMAN)
         assert lines == [
-            "Mean: up from 21,5 °C before 13 Nov (about 1 in 1.200 by chance).",
+            "Mean: up from 21,5 °C before 13. Nov. (about 1 in 1.200 by chance).",
             "Mean of 15\xa0%",
         ]
 
@@ -117,7 +117,7 @@ class TestTrend:
         for day in DAYS[:2]:
             grow("mode", day, 1000)
         answer = replace(self.trend(url, "mode", ranges=("a",)), note="a: no change since 1 Jan.")
-        assert sentences.trend(answer, ENGLISH) == ["a: no change since 1 Jan."]
+        assert sentences.trend(answer, ENGLISH) == ["a: no change since Jan 1."]
         with StoreReader(url) as reader:
             selected = read_selected(reader, "home", "mode")
             (change,) = table_answers(

@@ -352,6 +352,19 @@ class TestView:
             assert barriers(browser) == []
             assert browser.errors() == []
 
+    def test_link_to_warned_finds_spent_budgets(self, browser, store):
+        for n in range(30):
+            store.add_experiment("work", payload_of(experiment(name=f"room{n}")))
+        (version,) = (v for v in store.experiments("home") if v.experiment.name == "temp")
+        seen = {("home", "temp", f"d{n}"): NumberSet(4) for n in range(20)}  # the whole budget
+        with store.ingest() as transaction:
+            today = datetime.datetime.now(datetime.UTC).date().isoformat()
+            transaction.write(seen, {(version.id, today, 0, 0): 80}, {})
+        with paged(url(store)) as page:
+            browser.open(f"{page}/?warned=yes")
+            browser.says("1 to 1 of 1 matching of 32 experiments.")
+            browser.says("The budget is spent")
+
     def test_is_accessible_in_light_and_dark(self, browser, store):
         count(store, ["a"])
         with store.writing() as connection:

@@ -229,6 +229,19 @@ class TestStore:
             path.write_bytes(b"damaged" * 1000)
             browser.says("it is not a SQLite database")
 
+    @pytest.mark.parametrize("view", ["budget", "releases"])
+    def test_missing_leaves_no_placeholder(self, browser, url, view):
+        with paged(url) as page:
+            browser.open(f"{page}/{view}")
+            browser.says("There is no store at")
+
+            def placeholders():
+                return browser.driver.find_elements("css selector", ".skeleton")
+
+            browser.until(lambda: not any(e.is_displayed() for e in placeholders()), "it waits forever")
+            Store(url).close()
+            browser.says("No release has been judged yet." if view == "releases" else "has no fleet yet")
+
     def test_may_appear_without_the_fleet(self, browser, url):
         with paged(url, "--fleet", "nope") as page:
             browser.open(page)

@@ -19,6 +19,9 @@ from hushmote.web.reader import Reader
         (text := "to room_1.5 and 12345-a and 2026-99-99 of version=1.2", text),
         ("99 of 1,000.", "99 of 1.000."),
         (text := "without '2000' left out (version 6669); Version 0123", text),
+        ("no change since 1 Nov; 9 Dec 2026, 30 Feb", "no change since 1. Nov.; 9. Dez. 2026, 30 Feb"),
+        ("29 to 31 Dec 2026, 3 to 5", "29.–31. Dez. 2026, 3 to 5"),
+        ("28 Oct to 3 Nov", "28. Okt.\u2009–\u20093. Nov."),
         ("5% quantile, 15%", "5\xa0% quantile, 15\xa0%"),
     ],
 )

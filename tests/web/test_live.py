@@ -1,14 +1,19 @@
 """The page's store: an answer is shared until the next commit, and a failed one is not kept."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from boards import ask_fleet, experiment
+from filled_store import write
 
 from hushmote.server.answers.store_reader import StoreReader
+from hushmote.server.overview.fleets import StoreOverview, overview
 from hushmote.server.store import Store, StoreError
+from hushmote.web import live as module
 from hushmote.web.live import LiveStore
 
 
@@ -111,3 +116,31 @@ class TestAsk:
             await asyncio.gather(*slow)
 
         run(path, steps)
+
+
+class TestOverview:
+    def test_keeps_checks_that_end_while_it_is_read(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        checked = threading.Event()
+
+        def overlapping(*arguments: Any, check: bool) -> StoreOverview:
+            result = overview(*arguments, check=check)
+            if not check:
+                checked.wait(20)
+            return result
+
+        async def steps(live: LiveStore) -> None:
+            unchecked = asyncio.ensure_future(live.overview())
+            await asyncio.sleep(0)  # it has begun
+            assert (await live.checked_overview()).is_checked
+            checked.set()
+            assert not (await unchecked).is_checked
+            ask_fleet(store, "work", experiment())
+            await live.check()
+            assert (await live.overview()).is_checked
+
+        monkeypatch.setattr(module, "overview", overlapping)
+        with Store(f"sqlite:///{path}") as store:  # stays open, as an aggregator's does
+            write(store, "home", experiment(), {("2026-11-21", code): 100 for code in range(64)})
+            run(path, steps)

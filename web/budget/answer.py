@@ -1,7 +1,7 @@
 """The Budget view's content, in sentences and series; pure functions."""
 
 import datetime
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ...server.budgets.words import (
 )
 from ...server.epsilon import nats
 from ...server.experiments.budget import rule_guarantee
+from ...server.overview.search import matches
 from ...server.plain_text import visible
 from ...server.words.experiment import thinning
 from ...server.words.numbers import counted
@@ -81,6 +82,19 @@ class FleetBudgets:
         for e in self.experiments:
             names.setdefault(e.promise, []).append(e.name)
         return tuple(f"{', '.join(same)} alone: {promise}" for promise, same in names.items())
+
+    def select(self, search: str, most: int) -> "FleetBudgets":
+        """Return the budgets of at most this many experiments.
+
+        Args:
+            search: Words in the names; "" for all experiments.
+            most: If there are more experiments, those that run out first are selected.
+        """
+        if len(self.experiments) <= most:
+            return self
+        selected = [e for e in self.experiments if matches(search, e.name)]
+        selected.sort(key=lambda e: e.line.half or datetime.date.max)
+        return replace(self, experiments=tuple(selected[:most]))
 
 
 def fleet_budgets(ledger: FleetLedger, today: datetime.date) -> FleetBudgets:

@@ -1,6 +1,7 @@
 """The Budget view, which shows how many reports devices can still make and when they run out."""
 
 import asyncio
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
@@ -10,7 +11,7 @@ from ...server.errors import HushmoteError
 from ...server.words.numbers import counted
 from .. import charts
 from ..charts import COLOURS, chart, line, mark, over_days, table
-from ..frame import details, frame, heading, sentence, skeleton
+from ..frame import details, frame, heading, sentence, skeleton, tag
 from ..glossary import words
 from ..in_locale import in_locale
 from ..page import Page
@@ -19,6 +20,10 @@ from .answer import HEADINGS, FleetBudgets
 from .ledgers import Ledgers
 
 _SYMBOLS = ("circle", "triangle", "diamond")  # more experiments repeat the colours with another symbol
+MAX_LISTED = 24
+"""The number of a fleet's experiments that are shown at the same time."""
+
+_DEBOUNCE_MS = 300  # the pause in typing after which a search starts
 _EMPTY = "This store has no fleet yet; create one with hushmote experiment add FILE."
 
 
@@ -56,6 +61,7 @@ class BudgetView:
                 due_s = await self._show()
             except HushmoteError as e:
                 # If the store cannot be read, the frame shows the error.
+                self._waiting.set_visibility(False)
                 self._state.set_text(sentence(str(e)) if self._page.live.state.is_ready else "")
                 return
             if due_s is None:
@@ -99,6 +105,9 @@ class FleetSection:
         self._chart: ui.echart | None = None
         with ui.element("section").classes("budget"):
             self._title = heading("", 2)
+            self._search = ui.input("Search names", on_change=self._show_experiments)
+            self._search.props(f'type="search" dense debounce={_DEBOUNCE_MS}').visible = False
+            self._count = tag("p", "").props('role="status"')
             self._table = ui.element("div")
             self._plot = ui.element("div")
             heading("A device's lifetime budget", 3)
@@ -112,21 +121,30 @@ class FleetSection:
             return
         self._budgets = budget
         self._title.set_text(self._localize(f"Fleet {budget.fleet}: {counted(budget.boards, 'device')}"))
+        self._search.visible = len(budget.experiments) > MAX_LISTED
+        self._fill(self._lifetime, budget.lifetime)
+        self._show_experiments()
+
+    def _show_experiments(self) -> None:
+        """Show the experiments, or those that the reader searches and that run out first if they are many."""
+        assert self._budgets is not None
+        budget = self._budgets.select(self._search.value or "", MAX_LISTED)
+        shown, total = len(budget.experiments), len(self._budgets.experiments)
+        words = f"{shown:,} of {counted(total, 'experiment')}, those that run out first."
+        if not shown:
+            words = f"No experiment of {total:,} matches."
+        self._count.set_text(self._localize(words) if total > MAX_LISTED else "")
         self._table.clear()
         with self._table:
             if budget.experiments:
                 rows = [[e.name, *map(self._localize, e.cells)] for e in budget.experiments]
                 table(f"Budgets of fleet {budget.fleet}", ("experiment", *HEADINGS), rows, stacked=True)
-            else:
+            elif not total:
                 ui.label("This fleet has no experiments yet.")
             for text in budget.unreadable:
                 ui.label(sentence(text)).classes("budget-sentence")
         self._draw(budget)
-        for part, texts in ((self._lifetime, budget.lifetime), (self._promise_lines, budget.promises)):
-            part.clear()
-            with part:
-                for text in texts:
-                    ui.label(self._localize(text)).classes("budget-sentence")
+        self._fill(self._promise_lines, budget.promises)
         self._promises.set_visibility(bool(budget.promises))
 
     def _draw(self, budget: FleetBudgets) -> None:
@@ -154,3 +172,9 @@ class FleetSection:
 
     def _localize(self, text: str) -> str:
         return in_locale(text, self._reader)
+
+    def _fill(self, place: ui.element, texts: Iterable[str]) -> None:
+        place.clear()
+        with place:
+            for text in texts:
+                ui.label(self._localize(text)).classes("budget-sentence")

@@ -26,7 +26,7 @@ from ...server.plain_text import visible
 from ...server.store.versions import Version
 from ...server.wire.experiments import scale_of
 from ...server.words import answers as words
-from ..frame import frame, heading, sentence, set_query, skeleton
+from ..frame import frame, heading, sentence, set_age, set_query, skeleton, tag
 from ..page import Page
 from ..period import in_period
 from ..period_control import PeriodControl
@@ -429,12 +429,14 @@ class ExperimentView:
                 compared = [side for side in (sides.selection, sides.against) if side]
             both = await self._queries.epsilons(selection, tuple(compared))
         except HushmoteError as e:
-            lines = [sentence(await self._page.live.error_message(e))]
+            lines, computed_at = [sentence(await self._page.live.error_message(e))], None
         else:
             lines = sentences.epsilons(experiment, both.once, both.every_day, self._reader)
-            lines.append(f"Computed at {self._reader.time(both.at)} UTC, {sentences.RECOMPUTED}.")
+            computed_at = both.at
         if any(lines) and not self._client.is_deleted:
             self._show_lines(self._private, lines)
+            with self._private:
+                set_age(tag("p", "").classes("faint"), f"Computed {{}}, {sentences.RECOMPUTED}.", computed_at)
 
     @staticmethod
     def _show_lines(place: ui.column, lines: Iterable[str]) -> None:

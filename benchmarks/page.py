@@ -42,7 +42,8 @@ from results_file import ROOT, Options, memory_mib, run
 
 from hushmote.server.aggregator import Counting
 from hushmote.server.answers.finding import find
-from hushmote.server.answers.query import Facts, ResultCache, Selection
+from hushmote.server.answers.query import Facts, Selection
+from hushmote.server.answers.result_cache import ResultCache
 from hushmote.server.store import Store
 from hushmote.simulator.broker import MosquittoBroker
 

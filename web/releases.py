@@ -2,10 +2,11 @@
 
 from nicegui import ui
 
-from ..server.answers.query import Facts, ResultCache
+from ..server.answers.query import Facts
 from ..server.answers.releases.first_plan import PlanRequest
 from ..server.answers.releases.judge import judge, stored_plans
 from ..server.answers.releases.result import JudgedRelease
+from ..server.answers.result_cache import ResultCache
 from ..server.answers.store_reader import StoreReader
 from ..server.errors import HushmoteError
 from ..server.plain_text import visible

@@ -6,9 +6,10 @@ from urllib.parse import quote
 
 from nicegui import ui
 
-from ..server.answers.finding import Findings, reports_a_day
+from ..server.answers.finding import Findings
 from ..server.answers.headline import ARROWS, Headline, headline, spark
 from ..server.answers.periods import completed_windows
+from ..server.answers.report_rate import reports_a_day
 from ..server.budgets.remaining import Remaining
 from ..server.budgets.words import warning
 from ..server.overview.fleets import ExperimentOverview

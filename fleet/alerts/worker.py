@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ...server.answers.query import Facts, ResultCache
+from ...server.answers.query import Facts
+from ...server.answers.result_cache import ResultCache
 from ...server.budgets import remaining
 from ...server.errors import HushmoteError
 from ...server.ingest.clock import CheckedClock, now

@@ -9,7 +9,7 @@ within a year, counting all their questions.
 import datetime
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -17,90 +17,54 @@ import numpy as np
 
 from ...device.ldp_client import Experiment
 from .. import special
-from ..arrays import Floats
 from ..errors import HushmoteError
-from ..estimate.daily import LinearDays, Weights
-from ..estimate.detector import Scan, false_alarm_chance
+from ..estimate.detector import false_alarm_chance
 from ..estimate.estimate import Estimates
 from ..estimate.leaders import leaders
 from ..estimate.reports_needed import (
-    MOST,
-    Answer,
-    MeanIndex,
-    QuantileLevel,
-    RangeShare,
-    likely_population,
-    reports_needed,
     round_target,
 )
 from ..estimate.statistic import EstimateError, TooFewReports
 from ..experiments.answerable import answerable_questions
 from ..experiments.asks import Ask, asks_of
-from ..experiments.units import bin_edges, bin_middles, index_names, parse_range
+from ..experiments.units import bin_edges, index_names
 from ..hints import command
-from ..local_days import Calendar
 from ..mechanisms import MechanismError, mechanism_of
 from ..mechanisms.common_values import same_values
 from ..mechanisms.views.factors import parts_of
 from ..plain_text import visible
-from ..wire.experiments import scale_of, value_count
+from ..wire.experiments import value_count
 from ..words import answers as words
 from ..words import findings as sentences
 from ..words.numbers import ENGLISH, Numbers, counted, is_too_wide
-from . import moments, pair_tables
-from .daily import Series, below_edge, scan_quantile, series_of
+from .daily import Series, series_of
 from .fleet_estimate import FleetEstimate
+from .last_change import (
+    NOT_SCANNED,
+    FindingChange,
+    ScanOutcome,
+    TrackedAnswer,
+    conditional_weights,
+    scan_days,
+    subject_of,
+    tracked_answer,
+)
 from .periods import (
     Period,
     completed_windows,
     day_of,
     default_windows,
-    period_of,
-    start_of,
     windows_of_completed_days,
 )
-from .query import Facts, Selected, Selection, version_key
+from .query import Facts, Selected, Selection
+from .report_rate import last_window_if_silent, reports_a_day, reports_needed_for
+from .result_cache import version_key
 from .rows import APPROXIMATE_MARK, CONFIDENCE, CandidateRow, DifferenceRow, Quantity, Row, TrendRow
-from .windows import end_of
 
 _MAX_POINTS = 30  # points of a series
-_MIN_KNOWN = 1_000  # reports above which the population is estimated from them
-_RECENT_DAYS = 28  # days for which a change is news
 _MAX_VALUES = 1 << 16  # values of an experiment whose days are scanned
-_SILENT_WINDOWS = 2  # windows without a report after which the finding gives the date of the last one
 
 Direction = Literal["up", "down", "none", ""]
-
-
-@dataclass(frozen=True)
-class FindingChange:
-    """A change in the answer.
-
-    Attributes:
-        since: The earliest day on which the change may have happened; all earlier days are before the
-            change.
-        settled: The latest such day; this day and all later ones are after the change.
-        before: The value between the previous change and this one.
-        after: The value after this change.
-        size: The size of the change, with its interval `low` to `high`.
-        chance: The probability that a year of looks at an unchanging fleet would show a change as clear as
-            this one.
-        earlier: The day of the previous change, or None.
-        text: A description of the change without its certainty: "Up from 6% before 8 Nov".
-        windows: The windows that `before` is based on, and those that `after` is based on.
-    """
-
-    since: datetime.date
-    settled: datetime.date
-    before: float
-    after: float
-    size: float
-    low: float
-    high: float
-    chance: float
-    earlier: datetime.date | None = None
-    text: str = ""
-    windows: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -268,7 +232,7 @@ def find(
     parts = [finding.sentence for finding in findings if finding.enough or not enough]
     if enough:
         parts += [sentences.unanswered(f.title, visible(f.error)) for f in findings if not f.enough]
-    if last := _last_window_if_silent(tuple(selected.all_counts), facts.at, selected.calendar):
+    if last := last_window_if_silent(tuple(selected.all_counts), facts.at, selected.calendar):
         parts.append(sentences.last_report(last, selected.now, write))
     if any(finding.enough and finding.quantity == "share" for finding in findings):
         parts.append(selected_windows.population_note(write))
@@ -327,7 +291,7 @@ def _asker(
     selected = facts.selected(replace(selection, windows=()))
     unit = selected.unit if unit is None else unit
     selected_windows = _with_windows(selected, selection.windows)
-    questions = {_subject(ask): ask for ask in [*_file_questions(selected_windows), *asks]}
+    questions = {subject_of(ask): ask for ask in [*_file_questions(selected_windows), *asks]}
     return _Asker(selected_windows, selected, unit, ENGLISH, tuple(questions.values()), False, period)
 
 
@@ -343,62 +307,6 @@ def _with_windows(selected: Selected, windows: Sequence[str]) -> Selected:
         selected.windows, selected.facts.at, selected.calendar
     )
     return replace(selected, selection=replace(selected.selection, windows=windows))
-
-
-def _subject(ask: Ask) -> tuple[object, ...]:
-    """Return a key that is equal for questions that ask the same thing under different names."""
-    return ask.kind, ask.level, ask.text if ask.kind in ("share", "pair") else ""
-
-
-def _last_window_if_silent(
-    available: Sequence[str], at: datetime.datetime, calendar: Calendar
-) -> Period | None:
-    """Return the last report's window if _SILENT_WINDOWS windows have passed since, otherwise None."""
-    ends = [(end, window) for window in available if (end := end_of(window))]
-    if not ends or len(ends) < len(available):  # one of them has no end
-        return None
-    end, newest = max(ends)
-    last = period_of([newest], calendar=calendar)
-    return last if last and at - end >= _SILENT_WINDOWS * (end - last.begin) else None
-
-
-def reports_a_day(windows: Sequence[str], reports: int, at: datetime.datetime) -> float:
-    """Return the mean number of reports per day, or 0 if the windows are not days or hours.
-
-    Only the elapsed part of the current day counts.
-    """
-    starts = [start for window in windows if (start := start_of(window))]
-    if not starts:
-        return 0.0
-    ends = [min(end, at) for window in windows if (end := end_of(window))]
-    return reports / max((max(ends) - min(starts)).total_seconds() / 86_400, 1 / 24)
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """An answer that is tracked from day to day.
-
-    Attributes:
-        subject: A key that distinguishes it from the experiment's other answers.
-        weights: The weights of a share, mean or ratio, or None for a quantile.
-        level: The level of a quantile.
-    """
-
-    subject: tuple[object, ...]
-    weights: Weights | None
-    level: float = 0.5
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """The outcome of a scan: a recent change, or the days without one and the smallest detectable change."""
-
-    change: FindingChange | None = None
-    since: datetime.date | None = None
-    detectable: float | None = None
-
-
-_NOT_SCANNED = _Outcome()
 
 
 @dataclass(frozen=True)
@@ -515,7 +423,7 @@ class _Asker:
                 return replace(none, title="Listed texts", sentence=text)
             title = f"Most common of the {len(ask.texts)} listed texts is {visible(row.name)}"
         head = f"{title}: {sentences.amount(row, unit, self.write, self.chosen.population)}"
-        answer = _answer(ask)
+        answer = tracked_answer(ask)
         none = replace(none, sentence=head, approximate=estimate.approximate)
         return self._complete_finding(none, row, unit, answer, lambda estimate: _row(ask, estimate)[0])
 
@@ -540,7 +448,7 @@ class _Asker:
         none = replace(
             none, title=words.capitalize(names[index]), sentence=text, approximate=estimate.approximate
         )
-        answer = _answer(share) if likely_leaders.has_single_leader else None
+        answer = tracked_answer(share) if likely_leaders.has_single_leader else None
         return self._complete_finding(none, row, None, answer, lambda estimate: _row(share, estimate)[0])
 
     def _complete_finding(
@@ -548,7 +456,7 @@ class _Asker:
         head: Finding,
         row: Row,
         unit: str | None,
-        answer: _Answer | None,
+        answer: TrackedAnswer | None,
         again: Callable[[FleetEstimate], Row],
     ) -> Finding:
         """Add the value, dates and changes to a finding whose sentence already states the value."""
@@ -562,7 +470,9 @@ class _Asker:
             else finding
         )
 
-    def _with_change(self, finding: Finding, row: Row, unit: str | None, answer: _Answer | None) -> Finding:
+    def _with_change(
+        self, finding: Finding, row: Row, unit: str | None, answer: TrackedAnswer | None
+    ) -> Finding:
         """Add to a finding whether its answer changed, if that is known."""
         outcome = self._scan(answer)
         if (change := outcome.change) is not None:
@@ -601,14 +511,14 @@ class _Asker:
             return ""
         unit = None if quantity == "share" else self.unit
         empty = Finding(ask.text, ask.text, "", period=self._period)
-        return self._with_change(empty, row, unit, _answer(ask)).sentence.strip()
+        return self._with_change(empty, row, unit, tracked_answer(ask)).sentence.strip()
 
-    def _scan(self, answer: _Answer | None) -> _Outcome:
+    def _scan(self, answer: TrackedAnswer | None) -> ScanOutcome:
         """Scan the completed days, or return the cached scan if no day has ended since."""
         if self._approximate:  # the error of a value depends on the shares of the values that share its cells
-            return _NOT_SCANNED
+            return NOT_SCANNED
         if answer is None or max(v.experiment.domain for v in self.whole.versions) > _MAX_VALUES:
-            return _NOT_SCANNED
+            return NOT_SCANNED
         facts, counts = self._facts, self._scanned_versions.all_counts
         calendar = self.whole.calendar
         windows = tuple(
@@ -628,28 +538,14 @@ class _Asker:
             self._comparisons,
         )
         try:
-            outcome = facts.cache.result(key, lambda: self._scan_days(answer))
+            outcome = facts.cache.result(
+                key, lambda: scan_days(self._days, answer, self._pooled, self._comparisons)
+            )
             for windows in outcome.change.windows if outcome.change else ():
                 self._check_shown(windows)
         except HushmoteError:  # too few reports on some days: show the value without a change
-            return _NOT_SCANNED
+            return NOT_SCANNED
         return outcome
-
-    def _scan_days(self, answer: _Answer) -> _Outcome:
-        days = self._days
-        if days is None:
-            return _NOT_SCANNED
-        if answer.weights is None:
-            scan, edge = scan_quantile(days, answer.level, self._pooled, self._comparisons)
-            scale = _QuantileScale(days, answer.level, edge, self._pooled)
-        else:
-            scan, series = days.scan_linear(answer.weights, self._comparisons)
-            scale = _LinearScale(days, series)
-        if scan.changes and days.days - scan.changes[-1].last <= _RECENT_DAYS:
-            return _Outcome(change=scale.change(scan))
-        if scan.detectable is None:
-            return _NOT_SCANNED
-        return _Outcome(since=days.day(scan.start), detectable=scale.detectable(scan))
 
     def _title(self, row: Row, estimate: FleetEstimate) -> str:
         if row.lower is not None and row.upper is not None:
@@ -662,7 +558,7 @@ class _Asker:
         self, estimate: FleetEstimate, ask: Ask, title: str, half_width: float, scale: float, unit: str | None
     ) -> str:
         half, reports = round_target(scale), estimate.reports
-        needed = _reports_needed(estimate, ask, half / scale, half_width / scale)
+        needed = reports_needed_for(estimate, ask, half / scale, half_width / scale)
         size, noun = (100 * half, "points") if unit is None else (half, unit)
         target = f"±{words.reading(size, noun, self.write)}"
         at, available, windows = self._now, self.whole.windows, self.chosen.selection.windows
@@ -675,7 +571,7 @@ class _Asker:
         when += f" from {self.whole.boards}" if self.whole.boards else ""
         a_day = (
             0.0
-            if _last_window_if_silent(available, at, self.whole.calendar)
+            if last_window_if_silent(available, at, self.whole.calendar)
             else reports_a_day(windows, reports, at)
         )
         text = sentences.too_few(reports, needed, target, when, a_day, days, at, self.write)
@@ -741,7 +637,9 @@ class _Asker:
         self, finding: Finding, ask: Ask, cases: Sequence[str], rows: Sequence[Row], unit: str | None
     ) -> Finding:
         """Add the most recent change in any of its cases to a pair's finding."""
-        answers = [_Answer(("given", ask.of, case), _conditional(ask.of, case)) for case in cases]
+        answers = [
+            TrackedAnswer(("given", ask.of, case), conditional_weights(ask.of, case)) for case in cases
+        ]
         scans = [self._scan(answer) for answer in answers]
         changed = [(scan.change.since, i) for i, scan in enumerate(scans) if scan.change is not None]
         if changed:
@@ -769,109 +667,6 @@ def _is_comparable(version: Experiment, newest: Experiment) -> bool:
         and (version.domain, version.missing) == (newest.domain, newest.missing)
         and answerable_questions(version) >= answerable_questions(newest)
     )
-
-
-@dataclass(frozen=True)
-class _LinearScale:
-    """Converts a scan of a share, mean or ratio to changes in that statistic."""
-
-    days: Series
-    series: LinearDays | None
-
-    def change(self, scan: Scan) -> FindingChange:
-        last, start = scan.changes[-1], _start_of_last_scan(scan)
-        before, after = (
-            (self.series.level(*days) if self.series else None) or 0.0
-            for days in ((start, last.first), (last.last, self.days.days))
-        )
-        return _change_of(self.days, scan, before, after, (last.size, last.low, last.high))
-
-    def detectable(self, scan: Scan) -> float | None:
-        return scan.detectable
-
-
-@dataclass(frozen=True)
-class _QuantileScale:
-    """Converts a scan of the share below an edge to changes in a quantile, using the shares before it."""
-
-    days: Series
-    level: float
-    edge: int | None
-    pooled: Callable[[Sequence[str]], Estimates]
-
-    def change(self, scan: Scan) -> FindingChange | None:
-        last, start = scan.changes[-1], _start_of_last_scan(scan)
-        sides = (start, last.first), (last.last, self.days.days)
-        before, after = (self.pooled(self.days.windows_of(*days)) for days in sides)
-        edge = int(np.argmin(np.abs(before.cdf()[:-1] - self.level))) + 1
-        size, low, high = (_quantile_shift(before, edge, step) for step in (last.size, last.high, last.low))
-        old, new = (moments.BinQuantile(side, self.level).value for side in (before, after))
-        return _change_of(self.days, scan, old, new, (size, low, high))
-
-    def detectable(self, scan: Scan) -> float | None:
-        if scan.detectable is None or self.edge is None:
-            return None
-        now = self.pooled(self.days.windows_of(scan.start, self.days.days))
-        return max(abs(_quantile_shift(now, self.edge, sign * scan.detectable)) for sign in (-1, 1))
-
-
-def _change_of(
-    days: Series, scan: Scan, before: float, after: float, sizes: tuple[float, float, float]
-) -> FindingChange:
-    """Return a scan's last change; `sizes` are its size and the bounds of its interval."""
-    last, start = scan.changes[-1], _start_of_last_scan(scan)
-    windows = days.windows_of(start, last.first), days.windows_of(last.last, days.days)
-    earlier = days.day(start) if len(scan.changes) > 1 else None
-    first, settled = days.day(last.first), days.day(last.last)
-    return FindingChange(first, settled, before, after, *sizes, last.chance, earlier, windows=windows)
-
-
-def _quantile_shift(estimate: Estimates, edge: int, step: float) -> float:
-    """Return how far all readings would have moved if the share below an edge rose by `step`."""
-    edges = bin_edges(estimate.experiment)
-    below = np.maximum.accumulate(np.clip(np.append(0.0, estimate.cdf()), 0.0, 1.0))
-    below[-1] = 1.0
-    return float(edges[edge] - np.interp(below[edge] + step, below, edges))
-
-
-def _start_of_last_scan(scan: Scan) -> int:
-    """Return the first day of the scan that detected the last change."""
-    return scan.changes[-2].last if len(scan.changes) > 1 else 0
-
-
-def _answer(ask: Ask) -> _Answer | None:
-    """Return how to track a question's answer over days, or None if it cannot be tracked."""
-    match ask.kind:
-        case "mean":
-            return _Answer(_subject(ask), lambda experiment: bin_middles(experiment)[:, None])
-        case "quantile":
-            return _Answer(_subject(ask), None, ask.level)
-        case "share":
-            return _Answer(_subject(ask), lambda experiment: _share_weights(experiment, ask.text))
-        case _:
-            return None
-
-
-def _share_weights(experiment: Any, text: str) -> Floats:
-    if experiment.type == "text":
-        weights = np.full((experiment.domain, 1), -1 / (experiment.domain - 1))
-        weights[experiment.bucket(text)] = 1.0
-        return weights
-    indices = parse_range(experiment, text)
-    return below_edge(experiment, indices.high) - below_edge(experiment, indices.low)
-
-
-def _conditional(target: str, case: str) -> Weights:
-    """Return the weights of a conditional share or mean: numerator and denominator."""
-
-    def weights(experiment: Any) -> Floats:
-        table = pair_tables.conditional(experiment, target, case, 1)
-        (statistic,) = table.statistics
-        assert statistic.condition is not None
-        cells = statistic.condition.cells
-        return np.stack([statistic.of * cells, cells], axis=1)
-
-    return weights
 
 
 def _cases(experiment: Any, ask: Ask) -> Sequence[object]:
@@ -904,38 +699,3 @@ def _row(ask: Ask, estimate: FleetEstimate) -> tuple[Row, Quantity]:
                     page='the field "Texts to look for" in the experiment\'s view',
                 )
             )
-
-
-def _reports_needed(estimate: FleetEstimate, ask: Ask, target: float, now: float) -> int | None:
-    """Return how many reports an answer needs, or None if that is not known.
-
-    The current interval is used only if the mechanism's variance is unknown, because with few reports the
-    interval is mostly noise.
-
-    Args:
-        estimate: The current estimate.
-        ask: The question.
-        target: The half-width to reach, as a fraction of the whole range of shares or readings.
-        now: The current half-width, likewise.
-    """
-    experiment, answer = estimate.experiment, _answer_type(estimate, ask)
-    if estimate.approximate:
-        return None
-    # The variance of a ratio cannot be predicted here.
-    if answer is None or value_count(experiment) < experiment.domain:
-        return math.ceil(estimate.reports * (now / target) ** 2) if math.isfinite(now) else None
-    target *= 1 if isinstance(answer, RangeShare) else experiment.domain
-    population = likely_population(estimate.estimates) if estimate.reports >= _MIN_KNOWN else None
-    count = reports_needed(experiment, answer, target, population)
-    return count if count < MOST else None
-
-
-def _answer_type(estimate: FleetEstimate, ask: Ask) -> Answer | None:
-    if ask.kind == "mean":
-        return None if scale_of(estimate.experiment) else MeanIndex()
-    if ask.kind == "quantile":
-        return QuantileLevel(ask.level)
-    if ask.kind != "share" or estimate.experiment.type == "text":
-        return None
-    indices = parse_range(estimate.experiment, ask.text)
-    return RangeShare(indices.low, indices.high)

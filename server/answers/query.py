@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import datetime
-import threading
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
-
-import numpy as np
+from typing import NamedTuple
 
 from ...device.ldp_client import Experiment
 from ..arrays import Counts
@@ -36,8 +33,7 @@ from ..words.scope import ALL_VERSIONS, Population, span
 from . import suppression
 from .periods import Period, day_of, group_windows, period_of, selectable
 from .question import Selection, WeighBy
-
-T = TypeVar("T")
+from .result_cache import ResultCache, version_key
 
 SPENT_SHARE = 0.1
 """The share of devices without reports left above which shares of devices are not stated."""
@@ -51,76 +47,6 @@ class ReportSource(NamedTuple):
     digest: bytes
     window: str
     group: str = ""
-
-
-class ResultCache:
-    """A thread-safe cache of counts by window and group, and of estimates by their counts.
-
-    A window is read and estimated again only when its number of reports changes, through a late report or a
-    merge. Entries are no longer used once windows are erased or another file replaces the store.
-    """
-
-    _MAX_RESULTS = 400  # beyond this, the least recently used result is dropped
-
-    def __init__(self, max_codes: int = 1 << 21) -> None:
-        self._max_codes = max_codes  # in all windows, which takes 32 MiB
-        self._lock = threading.Lock()
-        self._results: OrderedDict[Hashable, Any] = OrderedDict()
-        self._windows: OrderedDict[Hashable, tuple[Counts, Counts]] = OrderedDict()
-        self._codes = 0
-
-    def result(self, key: Hashable, work: Callable[[], T]) -> T:
-        """Return the cached result for this key, such as an estimate or a scan, or compute it with `work`."""
-        with self._lock:
-            if key in self._results:
-                self._results.move_to_end(key)
-                return self._results[key]
-        result = work()
-        with self._lock:
-            self._results[key] = result
-            while len(self._results) > self._MAX_RESULTS:
-                self._results.popitem(last=False)
-        return result
-
-    def counts(
-        self, store: Store, version: Version, reports: Mapping[str, int], group: int | None = None
-    ) -> Counts:
-        """Return the counts of a version's codes, shape (code_count,); arguments as in windows()."""
-        total = np.zeros(version.experiment.code_count, np.int64)
-        for _, codes, counts in self.windows(store, version, reports, group):
-            total[codes] += counts
-        return total
-
-    def windows(
-        self, store: Store, version: Version, reports: Mapping[str, int], group: int | None = None
-    ) -> Iterator[tuple[str, Counts, Counts]]:
-        """Yield (window, codes, counts of these codes) for each window.
-
-        Args:
-            store: The store.
-            version: The version.
-            reports: The number of reports in each window.
-            group: The index of the open group's value; None for the sum over all groups.
-        """
-        missing, version_part = list[str](), (store, version_key(version), group)
-        for window, n in reports.items():
-            with self._lock:
-                entry = self._windows.get((*version_part, window))
-            if entry is not None and entry[1].sum() == n:
-                yield window, *entry
-            else:
-                missing.append(window)
-        for window, codes, counts in store.window_counts(version, *missing, group=group) if missing else ():
-            self._keep((*version_part, window), (codes, counts))
-            yield window, codes, counts
-
-    def _keep(self, key: Hashable, counted: tuple[Counts, Counts]) -> None:
-        with self._lock:
-            before = self._windows.pop(key, ((), ()))
-            self._windows[key] = counted
-            self._codes += len(counted[0]) - len(before[0])
-            while self._codes > self._max_codes:
-                self._codes -= len(self._windows.popitem(last=False)[1][0])
 
 
 class NotShown(EstimateError):
@@ -146,6 +72,7 @@ class Facts:
     _max_reports_per_board: dict[str, dict[int, int]] = field(default_factory=dict)
     _reports: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)
     _group_reports: dict[str, dict[int, dict[str, dict[int, int]]]] = field(default_factory=dict)
+    _counts: dict[Hashable, Mapping[str, Mapping[int, int]]] = field(default_factory=dict)
 
     def versions(self, fleet: str) -> tuple[Version, ...]:
         """Return all versions of a fleet's experiments, oldest first, without those in unreadable()."""
@@ -225,6 +152,14 @@ class Facts:
         if fleet not in self._group_reports:
             self._group_reports[fleet] = self.store.group_reports(fleet)
         return self._group_reports[fleet]
+
+    def cached_counts(
+        self, key: Hashable, read: Callable[[], Mapping[str, Mapping[int, int]]]
+    ) -> Mapping[str, Mapping[int, int]]:
+        """Return the counts under this key, or read them."""
+        if key not in self._counts:
+            self._counts[key] = read()
+        return self._counts[key]
 
     def selected(self, selection: Selection) -> Selected:
         """Return the selected reports.
@@ -494,6 +429,12 @@ class Selected:
     @cached_property
     def all_counts(self) -> Mapping[str, Mapping[int, int]]:
         """The number of reports by window and version id, for all windows of these versions and the group."""
+        # A trend selects each window in turn, and all have the same counts.
+        ids = tuple(version.id for version in self.versions)
+        key = self.selection.fleet, ids, self.selection.group, tuple(self._index_by_version.items())
+        return self.facts.cached_counts(key, self._read_counts)
+
+    def _read_counts(self) -> Mapping[str, Mapping[int, int]]:
         fleet = self.selection.fleet
         counts_by_version: dict[int, dict[str, int]] = {}
         if self.selection.group:
@@ -693,11 +634,6 @@ def _joins(version: Experiment, newest: Experiment) -> bool:
     if questions == {"discovery"}:
         return version.digest == newest.digest
     return same_values(version, newest) and answerable_questions(version) >= questions
-
-
-def version_key(version: Version) -> Hashable:
-    """Return a key that changes if any of a version's windows are erased, or if its id is reused."""
-    return version.id, version.first_serial, version.erased
 
 
 def pooled(selected: Selected, weigh: WeighBy = "reports") -> Estimates:

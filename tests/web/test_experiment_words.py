@@ -17,8 +17,9 @@ from hushmote.device.ldp_client import Experiment
 from hushmote.server.answers.answer import Answer, Answers
 from hushmote.server.answers.ask import answer_question
 from hushmote.server.answers.finding import find
-from hushmote.server.answers.query import Facts, ResultCache, Selected
+from hushmote.server.answers.query import Facts, Selected
 from hushmote.server.answers.question import BEFORE, FINE, Question, Selection
+from hushmote.server.answers.result_cache import ResultCache
 from hushmote.server.answers.rows import ChangeRow, Row
 from hushmote.server.answers.store_reader import StoreReader
 from hushmote.server.errors import UsageError

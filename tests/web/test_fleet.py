@@ -16,9 +16,10 @@ from filled_store import fill
 from running_aggregator import running
 from time_of_day import WRONG_CLOCKS, away_from_midnight, set_times
 
-from hushmote.server.answers.finding import Finding, find, reports_a_day
+from hushmote.server.answers.finding import Finding, find
 from hushmote.server.answers.headline import Headline, headline, spark
 from hushmote.server.answers.query import Facts, Selection
+from hushmote.server.answers.report_rate import reports_a_day
 from hushmote.server.answers.rows import TrendRow
 from hushmote.server.ingest import pipeline
 from hushmote.server.service.http_endpoint import Endpoint

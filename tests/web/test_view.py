@@ -14,8 +14,8 @@ from filled_store import fill
 from nicegui import ui
 from release_store import NEW, add_release
 
-from hushmote.server.answers.query import ResultCache
 from hushmote.server.answers.question import Question, Selection
+from hushmote.server.answers.result_cache import ResultCache
 from hushmote.server.store import Description, Store
 from hushmote.web.budget.view import BudgetView
 from hushmote.web.experiment import queries

@@ -11,8 +11,9 @@ from ...server.answers import second_epsilon
 from ...server.answers.answer import Answers
 from ...server.answers.ask import answer_question, comparison
 from ...server.answers.finding import Findings, find
-from ...server.answers.query import Facts, ResultCache, Selected
+from ...server.answers.query import Facts, Selected
 from ...server.answers.question import Question, Selection
+from ...server.answers.result_cache import ResultCache
 from ...server.answers.rows import Kind
 from ...server.answers.second_epsilon import TwoEpsilons
 from ...server.answers.store_reader import StoreReader

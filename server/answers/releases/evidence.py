@@ -27,7 +27,8 @@ from ...wire.experiments import OTHER, every_by_index, every_by_value, group_val
 from ...words.numbers import counted
 from .. import moments
 from ..periods import day_of, windows_of_completed_days
-from ..query import SPENT_SHARE, Facts, version_key
+from ..query import SPENT_SHARE, Facts
+from ..result_cache import version_key
 
 _CLEAR = 3.0  # standard errors by which a share changes between two halves of the days
 _DAY = datetime.timedelta(days=1)

@@ -22,10 +22,12 @@ import hushmote
 from hushmote.fleet.results.result import result_of
 from hushmote.server import special
 from hushmote.server.answers.ask import ask
-from hushmote.server.answers.finding import Finding, Findings, find, reports_a_day
+from hushmote.server.answers.finding import Finding, Findings, find
 from hushmote.server.answers.periods import last_windows, period_of
-from hushmote.server.answers.query import Facts, ResultCache
+from hushmote.server.answers.query import Facts
 from hushmote.server.answers.question import Question, Selection
+from hushmote.server.answers.report_rate import reports_a_day
+from hushmote.server.answers.result_cache import ResultCache
 from hushmote.server.answers.rows import CandidateRow, DifferenceRow, Row
 from hushmote.server.errors import UsageError
 from hushmote.server.estimate.detector import boundary, false_alarm_chance

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from experiments import experiment_json
 
-from hushmote.server.answers.query import Facts, ResultCache, Selection
+from hushmote.server.answers.query import Facts, Selection
+from hushmote.server.answers.result_cache import ResultCache
 from hushmote.server.store import Description, Store
 from hushmote.server.store.erase import erase, expire
 

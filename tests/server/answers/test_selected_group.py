@@ -10,8 +10,9 @@ from filled_store import write
 from refusals import fails
 
 from hushmote.server.answers.daily import series_of
-from hushmote.server.answers.query import Facts, ResultCache, check_apart
+from hushmote.server.answers.query import Facts, check_apart
 from hushmote.server.answers.question import Selection
+from hushmote.server.answers.result_cache import ResultCache
 from hushmote.server.errors import UsageError
 from hushmote.server.store import Store
 

@@ -191,13 +191,13 @@ def ask(facts: Facts, question: Question) -> Reply:
         sides += [
             replace(selection, windows=windows) for windows in sums if {*windows} != {*selection.windows}
         ]
+    whole = replace(selection, windows=())
+    every_day = second_epsilon.overview(facts, whole, shuffling).all_windows
     if question.is_trend:
         answers = second_epsilon.add_epsilons(facts, answers, selection, shuffling, question.by or "")
         once = second_epsilon.of_windows(facts, selection, shuffling)
     else:
-        once = second_epsilon.of_selections(facts, *sides, shuffling=shuffling)
-    whole = replace(selection, windows=())
-    every_day = second_epsilon.overview(facts, whole, shuffling).all_windows
+        once = second_epsilon.seen_once(facts, sides, every_day, shuffling)
     windows = len(facts.selected(whole).windows) if _WITH_CHANGES & estimate.answers else 1
     words = guide(answers, every_day, windows, unprotected(estimate.experiment))
     rows_words = "" if against else describe_rows(facts, answers, question, resolved)

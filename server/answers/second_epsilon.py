@@ -144,6 +144,27 @@ def of_selections(facts: Facts, *selections: Selection, shuffling: Shuffling | N
     return _combined_epsilons(facts, parts, shuffling)
 
 
+def seen_once(
+    facts: Facts, selections: Sequence[Selection], every_day: TwoEpsilons, shuffling: Shuffling | None = None
+) -> TwoEpsilons:
+    """Return both ε values of the selections' histograms, seen side by side; at most those of all windows.
+
+    Sums of ended windows reveal no more than the windows do.
+
+    Args:
+        facts: The contents of the store.
+        selections: The selections, as in of_selections().
+        every_day: Both ε values for someone who sees each ended window of the first selection's experiment,
+            version and group.
+        shuffling: The parameters of both computations.
+    """
+    once = of_selections(facts, *selections, shuffling=shuffling)
+    is_same = len({replace(selection, windows=()) for selection in selections}) == 1
+    if not is_same or once.histogram is None or every_day.histogram is None:
+        return once
+    return replace(once, histogram=min(once.histogram, every_day.histogram))
+
+
 def of_each_window(
     facts: Facts, selection: Selection, shuffling: Shuffling | None = None, by: str = ""
 ) -> Mapping[str, TwoEpsilons]:

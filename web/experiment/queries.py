@@ -148,8 +148,8 @@ class SharedQueries:
             if entry is not None and time.monotonic() - entry[0] < EPSILONS_S:
                 return entry[1]
         facts = replace(facts, at=datetime.datetime.now(datetime.UTC))
-        once = second_epsilon.of_selections(facts, *_sums(facts, selection, compared))
         every_day = second_epsilon.overview(facts, replace(selection, windows=())).all_windows
+        once = second_epsilon.seen_once(facts, _sums(facts, selection, compared), every_day)
         result = BothEpsilons(once, every_day, facts.at)
         with self._lock:
             self._epsilons[key] = time.monotonic(), result

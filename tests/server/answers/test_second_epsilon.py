@@ -233,6 +233,20 @@ class TestSelections:
         assert everything.histogram == histogram_epsilon(DOOR_EXPERIMENT, 6_500) < _known(day)
         assert day.histogram == histogram_epsilon(DOOR_EXPERIMENT, 500) < 2
 
+    def test_overlapping_sums_reveal_no_more_than_their_windows(self, folder: Path) -> None:
+        """Four sums have the second day, but whoever sees each day can compute all four."""
+        days = sorted(DAYS)
+        sums = [Selection("door", "home", tuple(days[a:b])) for a, b in ((0, 3), (0, 2), (1, 3), (1, 2))]
+        with Store(f"sqlite:///{folder / 'hushmote.sqlite'}") as store:
+            facts = Facts(store)
+            every_day = second_epsilon.overview(facts, Selection("door", "home")).all_windows
+            assert _known(second_epsilon.of_selections(facts, *sums)) > _known(every_day)
+            once = second_epsilon.seen_once(facts, sums, every_day)
+            assert once.histogram == every_day.histogram
+            assert second_epsilon.seen_once(facts, sums[:1], every_day) == second_epsilon.of_selections(
+                facts, sums[0]
+            )
+
     def test_separately_seen_windows_are_as_bad_as_the_worst(self, folder: Path) -> None:
         with Store(f"sqlite:///{folder / 'hushmote.sqlite'}", create=False) as store:
             selection = Selection("door", "home")

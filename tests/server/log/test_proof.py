@@ -128,7 +128,7 @@ class TestProof:
         assert signers_of(proof, keys) == keys[: 1 + count]
 
     def test_refuses_a_checkpoint_of_another_log(self):
-        with pytest.raises(NoteRefused, match="of another log"):
+        with pytest.raises(NoteRefused, match="belongs to another log"):
             encode_proof(Tree(entry.leaf for entry in ENTRIES[1:]), 0, cosigned(8), KEYS)
 
 

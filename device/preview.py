@@ -73,10 +73,10 @@ def preview(client, name, reading, group=None):
         count = sum([level.seeds for level in levels if level.weight])
         truth = sum([level.weight * level.threshold for level in levels])
         total = sum([level.weight for level in levels]) * ldp_client.ONE
-        odds = 10 * truth // (total - truth)
+        share = 1000 * truth // total
         text = "One code stands for %s. It" if count == 1 else "%d codes stand for %%s. One of these" % count
         value = _in_words(None if index == exp.missing else reading)
-        lines.append((text + " is sent with odds %s to 1.") % (value, _tenths(odds)))
+        lines.append((text + " is sent in %s%% of reports.") % (value, _tenths(share)))
     lines.append("No code is more than %s times as likely at one reading as at another." % _times(exp))
     if group:
         value = (exp.groups + ("other",))[group[0]]

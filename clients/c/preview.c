@@ -8,7 +8,7 @@
 
 #define FIRST_TIME 1735689600u /* 2025; a clock that shows an earlier time is not set */
 
-enum { CODES, BYTES, TRUE_CODES, ODDS, TIMES, EVERY, EPSILON, LEFT, CODE, NUMBERS };
+enum { CODES, BYTES, TRUE_CODES, CHANCE, TIMES, EVERY, EPSILON, LEFT, CODE, NUMBERS };
 static const uint8_t decimals[NUMBERS] = {0, 0, 0, 1, 1, 0, 3, 0, 0};
 
 enum { ABSENT, SIZE, DRAWN, ONE_CODE, MANY_CODES, RATIO, UNPROTECTED, SELECTED, COST, COST_OF_LAST,
@@ -23,8 +23,8 @@ static const char *const words[] = {
     "$n: there is no such experiment yet.",
     "$n: one of $A codes, in $B bytes.",
     "\nNo reading: a uniformly drawn value takes its place.",
-    "\nOne code stands for $r. It is sent with odds $D to 1.",
-    "\n$C codes stand for $r. One of these is sent with odds $D to 1.",
+    "\nOne code stands for $r. It is sent in $D% of reports.",
+    "\n$C codes stand for $r. One of these is sent in $D% of reports.",
     "\nNo code is more than $E times as likely at one reading as at another.",
     "\nUnprotected, everyone can see $g $v in the report.",
     "\nOne reading in $F is reported, chosen before anything looks at it.",
@@ -194,9 +194,9 @@ static void find_cost(struct facts *facts, const struct hushmote_line *line) {
 }
 
 /* Each of a level's seeds has one code that stands for the reading. Such a code is sent with the level's probability. */
-static void find_odds(struct facts *facts) {
+static void find_chance(struct facts *facts) {
     const struct hushmote_experiment *e = facts->experiment;
-    uint64_t truth = 0, odds;
+    uint64_t truth = 0;
     uint32_t weights = 0, count = 0, end = e->code_count;
     for (unsigned i = e->level_count; i-- > 0;) {
         const struct hm_level *level = hm_level(e, i);
@@ -208,8 +208,7 @@ static void find_odds(struct facts *facts) {
         truth += (uint64_t)weight * level->threshold;
         weights += weight;
     }
-    odds = 10 * truth / ((uint64_t)weights * HM_ONE - truth);
-    facts->numbers[ODDS] = odds < UINT32_MAX ? (uint32_t)odds : UINT32_MAX;
+    facts->numbers[CHANCE] = (uint32_t)(1000 * truth / ((uint64_t)weights * HM_ONE));
     facts->numbers[TRUE_CODES] = count;
 }
 
@@ -232,7 +231,7 @@ static int describe_reading(struct hushmote *client, struct facts *facts, const 
     numbers[BYTES] = 9u + (e->group_count > 0) + e->code_bytes + (client->config->key == NULL ? 0 : 8);
     numbers[TIMES] = hm_tenths(e->epsilon);
     numbers[EVERY] = hm_every(e, facts->group_index);
-    find_odds(facts);
+    find_chance(facts);
     *lines = 1u << SIZE | 1u << RATIO | 1u << (numbers[LEFT] == 1 ? COST_OF_LAST : COST);
     if (index.missing)
         *lines |= 1u << DRAWN;

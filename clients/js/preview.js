@@ -19,13 +19,13 @@ function inWords(reading) {
   return reading == null ? 'no reading' : String(reading);
 }
 
-/** Return how many codes stand for a reading, and the odds in tenths that one of them is sent; null for a mechanism like sw. */
-function odds({ responses }) {
+/** Return how many codes stand for a reading, and how often one of them is sent, in tenths of a percent; null for a mechanism like sw. */
+function truthful({ responses }) {
   const used = responses?.filter(([weight]) => weight);
   if (!used) return null;
   const total = used.reduce((sum, [weight]) => sum + weight, 0) * ONE;
   const truth = used.reduce((sum, [weight, , , threshold]) => sum + weight * threshold, 0);
-  const chance = Number((10n * BigInt(truth)) / BigInt(total - truth));
+  const chance = Number((1000n * BigInt(truth)) / BigInt(total));
   return [used.reduce((sum, [, , seeds]) => sum + seeds, 0), chance];
 }
 
@@ -57,13 +57,13 @@ export async function preview(client, name, reading, group) {
   const every = exp.everyOf.at(groupIndex); // -1: "other", the last one
   const bytes = 9 + !!exp.group + exp.codeBytes + 8 * client.keyed;
   const lines = [`${name}: one of ${exp.codes} codes, in ${bytes} bytes.`];
-  const [count, chance] = odds(exp) ?? [];
+  const [count, chance] = truthful(exp) ?? [];
   if (index === null) {
     lines.push('No reading: a uniformly drawn value takes its place.');
   } else if (count) {
     const value = inWords(index === exp.none ? null : reading);
     const start = count === 1 ? `One code stands for ${value}. It` : `${count} codes stand for ${value}. One of these`;
-    lines.push(`${start} is sent with odds ${tenths(chance)} to 1.`);
+    lines.push(`${start} is sent in ${tenths(chance)}% of reports.`);
   }
   const times = tenths(Math.ceil(10 * Math.exp(exp.epsilon / 1e6)));
   lines.push(`No code is more than ${times} times as likely at one reading as at another.`);

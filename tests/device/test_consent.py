@@ -559,7 +559,7 @@ class TestPreview:
         # e^1: 0.576 of the 1st 3 cells; 3^5 - 1 seeds with 3 cells each.
         assert lines == [
             "room_temp: one of 726 codes, in 11 bytes.",
-            "242 codes stand for 21.4. One of these is sent with odds 1.3 to 1.",
+            "242 codes stand for 21.4. One of these is sent in 57.6% of reports.",
             "No code is more than 2.8 times as likely at one reading as at another.",
             "One reading in 3 is reported, chosen before anything looks at it.",
             "A report costs epsilon 1; 4 more reports left.",
@@ -593,7 +593,7 @@ class TestPreview:
         reading = {"number": 1, "text": "1.2", "pair": ("1.2", True)}.get(SHAPES[shape]["type"], True)
         assert preview.preview(client, "door", reading).startswith("door: one of ")
 
-    def test_shows_the_randomizers_odds(self):
+    def test_shows_how_often_the_truth_is_sent(self):
         """An output is evidence for the reading that makes it more likely than any other reading does."""
         client = board()
         exp = client._experiments["room_temp"]
@@ -602,7 +602,7 @@ class TestPreview:
         speak = [code for code, chance in first.items() if chance > least]
         truth = sum(first[code] for code in speak)
         assert len(speak) == 242
-        assert int(10 * truth / (1 - truth)) == 13
+        assert int(1000 * truth) == 576
         assert max(first[code] / other[code] for code in first) <= 2.8
 
 

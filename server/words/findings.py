@@ -198,7 +198,9 @@ def pair(
         write: The way to write numbers.
     """
     texts = "; ".join(f"{amount(row, unit, write, '')} with {name}" for name, row in cases)
-    verdict = f"They differ ({certainty(chance, write)})" if chance < 1 else "No clear difference yet"
+    verdict = (
+        f"They differ ({certainty(chance, write)})" if chance < 1 else "The difference is not certain yet"
+    )
     return f"{end_sentence(f'{of}: {texts}' + (f', {when}' if when else ''))} {verdict}."
 
 
@@ -230,7 +232,9 @@ def comparison(
     texts = f"{name}: {after}, {sides[1]}, compared with {before}, {sides[0]}"
     if by.p_adjusted >= 1 - confidence:
         between = f"{low} to {high} {of}".rstrip()
-        return f"{end_sentence(texts)} No clear difference ({between})."
+        # The interval is of this value alone, and p is adjusted for all that are compared.
+        why = "" if by.low <= 0 <= by.high else ", as several values are compared"
+        return f"{end_sentence(texts)} No clear difference{why} ({between})."
     ends = sorted((abs(by.low), abs(by.high)))
     low, high = (write.number(x * scale, places) for x in ends)
     direction = "Up" if by.value > 0 else "Down"

@@ -101,7 +101,11 @@ class TestVerdict:
         sentence = answers.change(row, "yes", None, confidence, 1, ENGLISH)
         assert sentence.endswith("It changed." if is_clear else "That may be chance.")
         sides = "21 Nov", "22 Nov"
-        assert ("No clear difference" in findings.comparison(row, "Yes", sides, None, confidence)) != is_clear
+        text = findings.comparison(row, "Yes", sides, None, confidence)
+        unclear = " No clear difference, as several values are compared (10.0 to 14.0 points)."
+        assert text.endswith(unclear) != is_clear
+        text = findings.comparison(changed(0.9, -0.1), "Yes", sides, None, confidence)
+        assert text.endswith(" No clear difference (-10 to 14 points).")
         difference = DifferenceRow("yes less no", 0.12, 0.1, 0.14, first=0.22, second=0.1, p=p)
         clear = f"They differ by 12 points (10.0 to 14.0, {findings.certainty(p)})."
         unclear = "No clear difference (10.0 to 14.0 points)."

@@ -227,14 +227,13 @@ class TestChange:
             home.add_experiment("home", NEW)
             late.answer = 503, "not yet\n", {"Retry-After": "1"}
             serving.turn(hours=25)
-            until(lambda: witness.size == 2, "not signed")
-            serving.turn()
+            why = {TOPIC: "temp of fleet home is waiting until witness w2.example has signed it"}
+            # Before the first witness's signature is stored, the question waits for it.
+            until(lambda: serving.turn() and serving.announcer._waiting == why, serving.announcer._waiting)
+            assert witness.size == 2
             assert [question for _, question in serving.log] == [OLD, NEW]
             assert serving.question == OLD
             assert verified(serving, witness, late, need=2) == 0
-            assert serving.announcer._waiting == {
-                TOPIC: "temp of fleet home is waiting until witness w2.example has signed it"
-            }
             late.answer = None
             until(lambda: serving.turn() and serving.question == NEW, serving.announcer._waiting)
             assert verified(serving, witness, late, need=2) == 1

@@ -68,7 +68,7 @@ cap = 4.0
 """
 # What device/main.py prints.
 _REPORT = re.compile(rf"hushmote: {NAME}: code (\d+) of (\d+), (\d+) bytes, epsilon \S+; (.*)")
-_REPORT_TOTAL = re.compile(rf"hushmote: {NAME}: (\d+) reports made, \d+ left")
+_REPORT_TOTAL = re.compile(rf"hushmote: {NAME}: (\d+) reports? made, \d+ left")
 _BUDGET_USED = re.compile(rf"hushmote: {NAME}: silent: its budget is spent, after (\d+) reports")
 _SENT = re.compile(r"hushmote: \d+ sent, (\d+) waiting")
 _SILENT = re.compile(r"hushmote: silent, as (nobody has said yes yet|someone said no)")

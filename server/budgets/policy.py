@@ -97,6 +97,10 @@ class Policy:
         if self.log is not None:
             _check_log(asdict(self.log))
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields of a firmware's POLICY, which has no "log" if there is none."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
     def remaining_reports(self, epsilon: int, total: int = 0, squares: int = 0) -> int:
         """Return the number of remaining reports, all with the same ε.
 

@@ -2,7 +2,6 @@
 
 import datetime
 import json
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -36,7 +35,7 @@ def ledger(*arguments: str):
 def boot(device: str, storage: Any, payloads=(A, B)) -> Any:
     if not storage.slots:
         provision(storage, consent=True)
-    client = Client(asdict(POLICY), storage, device_id=device)
+    client = Client(POLICY.to_dict(), storage, device_id=device)
     for payload in payloads:
         client.enroll(payload)
     return client
@@ -249,7 +248,7 @@ class TestBoardStatus:
             assert (b["state"], b["left"]) == ("absent", None)
 
     def test_shows_locked_board(self):
-        locked: Any = Client(asdict(POLICY), MemoryStorage(), device_id="d")
+        locked: Any = Client(POLICY.to_dict(), MemoryStorage(), device_id="d")
         result = CliRunner().invoke(app, ["ledger", "--status", "-"], input=json.dumps(locked.status()))
         assert "no reports: locked: no ledger; provision this board" in result.output
 

@@ -44,7 +44,7 @@ class TestPlan:
         ({"low": 0}, "--scale log requires a --low above 0, not 0"),
         ({"low": None, "high": None}, "--scale log requires a number's --low, --high and --values"),
         ({"values": None, "error": 0.02}, "--scale log requires a number's --low, --high and --values"),
-        ({"values": "yes-no", "low": None, "high": None}, "--scale log requires a number's"),
+        ({"values": "yes-no", "unit": "", "low": None, "high": None}, "--scale log requires a number's"),
         ({"values": 257}, "with --scale log, --values must be 2 to 256 bins, not 257"),
         ({"high": 1.01}, "with --scale log, --values must be 2 to 10 bins, not 24"),
         ({"statistics": "mean"}, "the error of a mean can be planned only for equal bins"),

@@ -3,7 +3,6 @@
 import asyncio
 import concurrent.futures
 import contextlib
-import dataclasses
 import datetime
 import html
 import http.client
@@ -292,7 +291,7 @@ def write_statement(folder, windows):
         with store.ingest() as transaction:
             transaction.write({("home", "bath", DEVICE): NumberSet().add(1)}, {}, {})
         firmware = policy.policy_for(8, 1e-6, ["room_temp", "bath"])
-        (folder / "policy.json").write_text(json.dumps(dataclasses.asdict(firmware)))
+        (folder / "policy.json").write_text(json.dumps(firmware.to_dict()))
         now = datetime.datetime.now(datetime.UTC)
         facts = fleet_facts.read(store, "home", None, folder / "policy.json", now)
         for path, public in ((file, True), (folder / "whole.json", False)):

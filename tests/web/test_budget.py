@@ -22,7 +22,6 @@ from hushmote.server.budgets.remaining import BudgetLine, FleetLedger
 from hushmote.server.budgets.words import COUNTED, NO_POLICY
 from hushmote.server.errors import UsageError
 from hushmote.server.ingest.pipeline import fleets, ingest
-from hushmote.server.plain import plain
 from hushmote.server.store import Store, StoreError
 from hushmote.server.wire.report import encode
 from hushmote.web.budget.answer import HEADINGS, FleetBudgets, fleet_budgets
@@ -385,7 +384,7 @@ class TestView:
         url = f"sqlite:///{tmp_path / 'store.sqlite'}"
         with Store(url) as store:
             policy = tmp_path / "policy.json"
-            policy.write_text(json.dumps(plain(policy_for(8, 0, ("room",)))))
+            policy.write_text(json.dumps(policy_for(8, 0, ("room",)).to_dict()))
             browser.renew("de-CH")
             with paged(url, "--policy", policy) as page:
                 browser.open(f"{page}/budget")

@@ -184,7 +184,7 @@ class TestFiveVersions:
         document = ask("--range", "below 16 °C")
         assert (document["reports"], document["unit"]) == (ANSWERING, "°C")
         check_populations(document, {"below 16": BELOW_16}, "ranges")
-        for part in ("of another version with 24 bins", "of another version from 0 to 24"):
+        for part in ("of another version with 24 bins", "of another version from 0 to 24 °C"):
             assert f"4,000 reports {part} left out" in document["left_out"]
         (row,) = (table["rows"][0] for table in document["answers"] if table["kind"] == "ranges")
         assert document["findings"][0]["value"] == row["value"]
@@ -193,7 +193,7 @@ class TestFiveVersions:
         check_populations(together, {"below 16": BELOW_16}, "ranges")
         trend = ask("--trend", "--range", ":16")["answers"][0]
         assert [row["window"] for row in trend["rows"]] == DAYS
-        assert [mark["text"] for mark in trend["new_versions"]] == ["from 0 to 48", "with 12 bins"]
+        assert [mark["text"] for mark in trend["new_versions"]] == ["from 0 to 48 °C", "with 12 bins"]
         assert all(abs(row["value"] - BELOW_16) < 5 * row["se"] for row in trend["rows"])
         with Store(store_url) as store:
             snapshot = take_snapshot(store, Publication(), datetime.datetime.now(datetime.UTC))

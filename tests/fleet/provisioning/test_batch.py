@@ -321,14 +321,14 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"fleet": "other"}, "was begun with --fleet home: give the same again, or another --out"),
-            ({"target": Firmware.NVS}, "was begun with --for page: give the same again"),
-            ({"first": "a-1"}, "was begun without --first: give the same again"),
+            ({"fleet": "other"}, "was started with --fleet home: give the same again, or another --out"),
+            ({"target": Firmware.NVS}, "was started with --for page: give the same again"),
+            ({"first": "a-1"}, "was started without --first: give the same again"),
             (
                 {"network": Network(mqtt_host="b")},
-                "was begun with another network, other keys or other options",
+                "was started with another network, other keys or other options",
             ),
-            ({"fleet_keys": None}, "was begun with another network, other keys or other options"),
+            ({"fleet_keys": None}, "was started with another network, other keys or other options"),
             ({"count": 0}, "--count must be 1 to 1,000,000"),
             ({"first": "line"}, "--first line: must end in digits, as in line-0001"),
             ({"first": "Line-1"}, "device"),

@@ -226,7 +226,7 @@ class TestVolume:
             for key in (None, bytes(32)):
                 storage = boards.MemoryStorage()
                 ldp_client.provision(storage, consent=True)
-                board = ldp_client.Client(dataclasses.asdict(POLICY), storage, device_id="b1", key=key)
+                board = ldp_client.Client(POLICY.to_dict(), storage, device_id="b1", key=key)
                 board.groups = {"firmware": "1.0"}
                 board.enroll(question.version.payload)
                 report = board.report("room_temp", 20)
@@ -255,7 +255,7 @@ class TestVolume:
     def test_unknown_interval_is_for_the_maker(self, store: Store, tmp_path: Path):
         ask(store)
         path = tmp_path / "policy.json"
-        path.write_text(json.dumps({"policy": dataclasses.asdict(POLICY)}))
+        path.write_text(json.dumps({"policy": POLICY.to_dict()}))
         facts = fleet_facts.read(store, "home", None, path, AT)
         assert facts.interval_s is None
         assert "[For the maker: how often the firmware takes a reading]" in "".join(

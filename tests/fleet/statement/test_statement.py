@@ -100,7 +100,7 @@ class TestPlannedFirst:
     def test_two_questions_plans_add_up(self, store: Store, tmp_path: Path):
         both = policy.policy_for(8, 1e-6, ["room_temp", "room_temp_2"])
         path = tmp_path / "policy.json"
-        path.write_text(json.dumps({"policy": dataclasses.asdict(both)}))
+        path.write_text(json.dumps({"policy": both.to_dict()}))
         for name in ("room_temp", "room_temp_2"):
             ask(store, KEPT.replace('"room_temp"', f'"{name}"').replace("cap = 8", "cap = 2"))
         facts = fleet_facts.read(store, "home", None, path, AT)
@@ -229,7 +229,7 @@ class TestHowToAgree:
         folder = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",)))
         asks_first = fleet_facts.Consent()
         unknown = tmp_path / "policy.json"  # for example from firmware in C
-        unknown.write_text(json.dumps(dataclasses.asdict(POLICY)))
+        unknown.write_text(json.dumps(POLICY.to_dict()))
         for fleet_folder in (folder, None):
             assert fleet_facts.consent_of(fleet_folder, POLICY, unknown) == asks_first
         signed = FleetFolder(tmp_path, FleetSpec("home", ("broker.example",), consent="forms of study 7"))
@@ -278,7 +278,7 @@ class TestErasing:
 
     def test_json_policy_states_id_location(self, tmp_path: Path):
         path = tmp_path / "policy.json"
-        values = {"policy": dataclasses.asdict(POLICY), "BUTTON": True, "LED": None, "ID_AT": "in the app"}
+        values = {"policy": POLICY.to_dict(), "BUTTON": True, "LED": None, "ID_AT": "in the app"}
         path.write_text(json.dumps(values))
         assert policy.read(path) == POLICY
         consent = fleet_facts.consent_of(None, POLICY, path)
@@ -734,7 +734,7 @@ class TestChapters:
     def test_policy_in_json_names_no_application(self, store: Store, tmp_path: Path):
         ask(store)
         path = tmp_path / "policy.json"
-        path.write_text(json.dumps(dataclasses.asdict(POLICY)))
+        path.write_text(json.dumps(POLICY.to_dict()))
         content = fleet_facts.read(store, "home", None, path, AT)
         assert "/main" not in [file.path for file in content.files]
         assert firmware(tmp_path).exists()

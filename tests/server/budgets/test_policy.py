@@ -34,7 +34,7 @@ def boot(policy: Policy, storage: Any = None) -> Any:
     if storage is None:
         storage = MemoryStorage()
         provision(storage, consent=True)
-    values = {name: value for name, value in asdict(policy).items() if value is not None}
+    values = policy.to_dict()
     return Client(values, storage, device_id="board-1")
 
 
@@ -175,7 +175,7 @@ class TestFile:
         ("log", "text"),
         [
             ({"origin": "a b"}, "policy: log's origin must be"),
-            ({"keys": ["aa" * 64] * 2}, "policy: log's keys must be 2 to 8 different keys"),
+            ({"keys": ["aa" * 64] * 2}, "policy: log's keys must be 2 to 8 of 128 hex digits"),
             (
                 {"need": 3},
                 "policy: log's need must be more than half of the witnesses, at least 2 of 2",

@@ -90,6 +90,7 @@ class FleetView:
         self._rejects: dict[str, ui.label] = {}
         self._shown_experiments: object = None
         self._overview: StoreOverview | None = None
+        self._error = ""  # that the chosen fleet is missing
         self._findings_shown = asyncio.Event()
         with ui.element("p").classes("health").props('id="health"'):
             self._health_mark = tag("span", "").classes("health-mark")
@@ -130,23 +131,23 @@ class FleetView:
     def _show_overview(self, store_overview: StoreOverview) -> list[ExperimentOverview]:
         """Show an overview; return the experiments whose tiles are shown."""
         settings = self._page.settings
-        error = settings.missing_fleet_message([f.name for f in store_overview.fleets])
+        self._error = settings.missing_fleet_message([f.name for f in store_overview.fleets])
         store_overview = _chosen(store_overview, settings.fleet)
         self._overview = store_overview
-        return self._show_tiles(store_overview, error)
+        return self._show_tiles(store_overview)
 
-    def _show_tiles(self, store_overview: StoreOverview, error: str = "") -> list[ExperimentOverview]:
+    def _show_tiles(self, store_overview: StoreOverview) -> list[ExperimentOverview]:
         names = tuple(fleet.name for fleet in store_overview.fleets)
         experiments = self._tile_controls.select(store_overview.experiments, names, self._is_warned)
         fleets = self._fleets_to_show(store_overview, {e.fleet for e in experiments})
         experiments_to_show = (
-            error,
+            self._error,
             tuple((f.name, f.keyed) for f in fleets),
             tuple((e.fleet, e.name) for e in experiments),
         )
         if experiments_to_show != self._shown_experiments:
             self._shown_experiments = experiments_to_show
-            self._build(fleets, experiments, error, has_any=bool(store_overview.experiments))
+            self._build(fleets, experiments, self._error, has_any=bool(store_overview.experiments))
         self._show_period(bool(store_overview.experiments))
         for e in experiments:
             self._tiles[e.fleet, e.name].show(e)
